@@ -1,4 +1,4 @@
-"""The meaning of a graph, node by node in numpy: slow, obvious, and what kernels are measured against.
+"""The meaning of a graph, node by node in numpy: slow, obvious, the measure of every kernel.
 
 Every node gets its value once, sources first. Memory is read as it was at the start of the run;
 AFTER is the memory as it is once its effects have run. A tensor that is sharded along an axis is
@@ -78,9 +78,8 @@ def join_own(parts: Parts, axis: int) -> Values:
 
 
 def _unshard(node: UOp, value: Values) -> Values:
-    return np.concatenate(
-        value if isinstance(value, Parts) else [value] * len(node.device), node.arg
-    )
+    parts = value if isinstance(value, Parts) else [value] * len(node.device)
+    return np.concatenate(parts, node.arg)
 
 
 def _shard(node: UOp, value: Values) -> Values:
@@ -221,10 +220,9 @@ class Walk:
             self.state[base] = list(held) if isinstance(held, Parts) else held
             memory = getattr(base, "_realized", None)
             if write_through and memory is not None:
-                pairs = (
-                    zip(memory, held, strict=True) if isinstance(held, Parts) else [(memory, held)]
-                )
-                for buffer, part in pairs:
+                buffers = memory if isinstance(memory, tuple) else (memory,)
+                slots = held if isinstance(held, Parts) else [held]
+                for buffer, part in zip(buffers, slots, strict=True):
                     flat = buffer.array().reshape(-1)
                     flat[: part.size] = to_storage(part, base.dtype).reshape(-1)
 
@@ -341,7 +339,7 @@ def _write_back(walk: Walk, place: UOp, held: Values, written: Values) -> None:
 
 def _call_kernel(walk: Walk, node: UOp) -> None:
     """Run a kernel on every slot, over copies of its arguments; then store what it wrote."""
-    arguments = [a for a in node.src[1:]]
+    arguments = node.src[1:]
     variables = _variables(walk, arguments)
     memory = {
         slot: parts_of(a, walk.values[a])

@@ -65,7 +65,7 @@ def below(node: Node) -> tuple[Node, ...]:
     """The sources whose values a node's value is made of, inside one pass through the loops."""
     if node.op in (Ops.RANGE, Ops.REDUCE):
         return ()
-    return node.src[:1] if node.op is Ops.AFTER else node.src  # type: ignore[no-any-return]
+    return node.src[:1] if node.op is Ops.AFTER else node.src
 
 
 class Kernel:
@@ -87,10 +87,7 @@ class Kernel:
 
     def execute(self, node: Node) -> None:
         """Run an effect, unless it ran already where the loops now stand."""
-        if node.op in (Ops.SINK, Ops.GROUP):
-            for source in node.src:
-                self.execute(source)
-        elif node.op is Ops.AFTER:
+        if node.op in (Ops.SINK, Ops.GROUP, Ops.AFTER):
             for source in node.src:
                 self.execute(source)
         elif node.op in (Ops.STORE, Ops.END):
@@ -236,9 +233,7 @@ def statement_order(roots: tuple[Node, ...]) -> list[Node]:
             continue
         stack.append((node, True))
         stack.extend((s, False) for s in reversed(below(node)))
-    return [n for n, waits in order.items() if not waits] + [
-        n for n, waits in order.items() if waits
-    ]
+    return sorted(order, key=lambda node: order[node])
 
 
 def _after(kernel: Kernel, node: Node, sources: list[Values]) -> Values:

@@ -1,4 +1,4 @@
-"""The meaning of every op whose value follows from the values of its sources: one numpy function each.
+"""The meaning of ops whose value follows from the values of their sources: a function each.
 
 A meaning takes the node (for its dtype and arg) and the held values of its sources. What needs
 memory, slots or calls is in `interpret`; loops of kernels are in `interpret_kernel`.
@@ -118,7 +118,7 @@ def _scatter_add(node: Any, x: Values, index: Values, values: Values) -> Values:
     axis, kind = node.arg, np.float32 if node.dtype.itemsize < 4 else x.dtype
     total = np.moveaxis(x, axis, 0).astype(kind if node.dtype.kind == "float" else x.dtype)
     places = index.reshape(-1)
-    rows = values.reshape(x.shape[:axis] + (places.size,) + x.shape[axis + 1 :])
+    rows = values.reshape((*x.shape[:axis], places.size, *x.shape[axis + 1 :]))
     rows = np.moveaxis(rows, axis, 0)
     inside = (places >= 0) & (places < x.shape[axis])
     with np.errstate(all="ignore"):

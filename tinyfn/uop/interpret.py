@@ -77,6 +77,14 @@ def join_own(parts: Parts, axis: int) -> Values:
 # *** devices ***
 
 
+def _copy(node: UOp, value: Values) -> Values:
+    """Part by part to as many slots; else what the first slot has."""
+    if not isinstance(value, Parts):
+        return value
+    kept = isinstance(node.arg, tuple) and len(node.arg) == len(value)
+    return value if kept else value[0]
+
+
 def _unshard(node: UOp, value: Values) -> Values:
     parts = value if isinstance(value, Parts) else [value] * len(node.device)
     return np.concatenate(parts, node.arg)
@@ -99,7 +107,7 @@ def _allreduce(node: UOp, value: Values) -> Values:
 
 
 DEVICES: dict[Ops, Callable[..., Values]] = {
-    Ops.COPY: lambda node, value: value[0] if isinstance(value, Parts) else value,
+    Ops.COPY: _copy,
     Ops.UNSHARD: _unshard,
     Ops.SHARD: _shard,
     Ops.MSELECT: _mselect,

@@ -65,7 +65,8 @@ def below(node: Node) -> tuple[Node, ...]:
     """The sources whose values a node's value is made of, inside one pass through the loops."""
     if node.op in (Ops.RANGE, Ops.REDUCE):
         return ()
-    return node.src[:1] if node.op is Ops.AFTER else node.src
+    found: tuple[Node, ...] = node.src[:1] if node.op is Ops.AFTER else node.src
+    return found
 
 
 class Kernel:

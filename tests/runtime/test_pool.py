@@ -230,6 +230,8 @@ AT_EXIT = """
 import threading
 import tinyfn
 assert threading.active_count() == 1, "threads were started by the import"
+from tinyfn.device import Buffer
+from tinyfn.dtype import dtypes
 from tinyfn.runtime import copy
 from tinyfn.runtime.pool import shared_pool
 import numpy as np
@@ -238,6 +240,8 @@ assert threading.active_count() == 1, "threads were started before a launch want
 a, b = np.ones(1 << 21, np.uint8), np.zeros(1 << 21, np.uint8)
 copy.move(b.ctypes.data, a.ctypes.data, 1 << 21)
 assert b.all()
+left = [Buffer("CPU", 1 << 20, dtypes.float32).ensure() for _ in range(3)]
+left.append(left)
 """
 
 

@@ -10,3 +10,7 @@ program    binaries that users hand over
 cpu        the backend that puts these behind the names "CPU", "CPU:1", ...
 execute    run the calls of a schedule
 """
+
+from tinyfn.runtime import cpu
+
+__all__ = ["cpu"]  # importing it registers the backend

@@ -48,6 +48,18 @@ def share(n: int, step: int, slots: int, nbytes: int, operations: int = 0) -> tu
     return chunk, helpers, seconds < threads * KEEP_GIL_BELOW
 
 
+def pack(blocks: Sequence[Sequence[int]]) -> array[int]:
+    """A pointer a slot to its block of arguments, and the blocks behind."""
+    words = array("q", (0,) * len(blocks))
+    for block in blocks:
+        words.extend(block)
+    place = words.buffer_info()[0] + 8 * len(blocks)
+    for slot, block in enumerate(blocks):
+        words[slot] = place
+        place += 8 * len(block)
+    return words
+
+
 class CpuBackend:
     """One slot."""
 
@@ -105,15 +117,9 @@ class CpuBackend:
         `step`: what chunks are multiples of; `nbytes` and `operations`: the work, all slots
         together, from which the launch decides how many threads are worth waking.
         """
-        words = array("q", bytes(8 * len(blocks)))
-        for block in blocks:
-            words.extend(block)
-        start, _ = words.buffer_info()
-        place = start + 8 * len(blocks)
-        for slot, block in enumerate(blocks):
-            words[slot] = place
-            place += 8 * len(block)
         chunk, helpers, keep_gil = share(n, step, len(blocks), nbytes, operations)
+        words = pack(blocks)
+        start, _ = words.buffer_info()
         shared_pool().launch(address, start, len(blocks), n, chunk, helpers, keep_gil, name)
 
     def synchronize(self) -> None:

@@ -190,7 +190,7 @@ class Pool:
 
     def _start(self, index: int) -> None:
         helper = threading.Thread(
-            target=self._native.helper,
+            target=self._help,
             args=(self._shared, index),
             name=f"tinyfn-helper-{index + 1}",
             daemon=True,
@@ -198,15 +198,23 @@ class Pool:
         helper.start()
         self._helpers.append(helper)
 
+    def _help(self, shared: int, index: int) -> None:
+        """What a helper thread runs; its reference to the pool keeps the shared memory alive."""
+        self._native.helper(shared, index)
+
     def close(self) -> None:
         """Let the helpers leave; from now on every launch runs on its caller."""
-        with self._lock:
+        if not self._lock.acquire(timeout=1.0):
+            return  # somebody's launch is still running: at exit, nothing waits for it
+        try:
             self._closed = True
             if self._helpers:
                 self._native.stop(self._shared)
             for helper in self._helpers:
                 helper.join(timeout=1.0)
             self._helpers = []
+        finally:
+            self._lock.release()
 
 
 def failure(name: str, status: int) -> KernelError:
@@ -218,6 +226,8 @@ def failure(name: str, status: int) -> KernelError:
 
 
 _pools: weakref.WeakSet[Pool] = weakref.WeakSet()
+_shared: list[Pool] = []
+_making = threading.Lock()
 
 
 def _close_all() -> None:
@@ -234,10 +244,16 @@ atexit.register(_close_all)
 after_fork(_reset_all)
 
 
-@functools.cache
 def shared_pool() -> Pool:
     """The pool of the process; it starts threads when a launch first wants helpers."""
-    return Pool()
+    return _shared[0] if _shared else _make_shared()
+
+
+def _make_shared() -> Pool:
+    with _making:
+        if not _shared:
+            _shared.append(Pool())
+    return _shared[0]
 
 
 def helper_count() -> int:

@@ -1,0 +1,516 @@
+"""Gradients: one rule an op, the reverse sweep over the graph, and the gradient of a call.
+
+A rule takes the node and the gradient of its value, and gives one gradient (or None) a source.
+Where a formula has a choice (ties, the edge of a domain), it is torch's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from tinyfn import call as calls
+from tinyfn.dtype import dtypes
+from tinyfn.errors import GradientError
+from tinyfn.uop.ops import CallInfo, Ops, UOp, substitute, toposort
+
+Gradients = Sequence[UOp | None]
+Rule = Callable[[UOp, UOp], Gradients]
+GRADIENT: dict[Ops, Rule] = {}
+
+
+def rule(*ops: Ops) -> Callable[[Rule], Rule]:
+    """Decorator: the gradient rule of these ops."""
+
+    def add(function: Rule) -> Rule:
+        for op in ops:
+            GRADIENT[op] = function
+        return function
+
+    return add
+
+
+def _like(node: UOp, value: Any) -> UOp:
+    """A scalar constant that stands beside `node` in an elementwise op."""
+    return UOp.const(value, node.dtype)
+
+
+def _zero_where(condition: UOp, gradient: UOp) -> UOp:
+    return condition._alu("WHERE", _like(gradient, 0.0), gradient)
+
+
+# *** elementwise, one source ***
+
+# op: gradient factor from (x, y, g) where y is the node's value
+UNARY_FACTOR: dict[Ops, Callable[[UOp, UOp], Any]] = {
+    Ops.SQRT: lambda x, y: 0.5 / y,
+    Ops.RECIP: lambda x, y: -(y * y),
+    Ops.RSQRT: lambda x, y: y * y * y * -0.5,
+    Ops.EXP: lambda x, y: y,
+    Ops.EXP2: lambda x, y: y * math.log(2.0),
+    Ops.EXPM1: lambda x, y: y + 1.0,
+    Ops.LOG: lambda x, y: 1.0 / x,
+    Ops.LOG2: lambda x, y: 1.0 / (x * math.log(2.0)),
+    Ops.LOG1P: lambda x, y: 1.0 / (x + 1.0),
+    Ops.SIN: lambda x, y: x._alu("COS"),
+    Ops.COS: lambda x, y: -x._alu("SIN"),
+    Ops.TAN: lambda x, y: y * y + 1.0,
+    Ops.TANH: lambda x, y: 1.0 - y * y,
+    Ops.SIGMOID: lambda x, y: y * (1.0 - y),
+    Ops.ERF: lambda x, y: (-(x * x))._alu("EXP") * (2.0 / math.sqrt(math.pi)),
+}
+
+
+@rule(*UNARY_FACTOR)
+def unary(node: UOp, g: UOp) -> Gradients:
+    """The gradient times the derivative."""
+    return (g * UNARY_FACTOR[node.op](node.src[0], node),)
+
+
+@rule(Ops.NEG)
+def neg(node: UOp, g: UOp) -> Gradients:
+    """d(-x) = -dx."""
+    return (-g,)
+
+
+@rule(Ops.ABS)
+def absolute(node: UOp, g: UOp) -> Gradients:
+    """d|x| = sign(x) dx, 0 at 0."""
+    x = node.src[0]
+    zero = _like(x, 0.0)
+    negative = zero._alu("CMPLT", x)._alu("WHERE", g, x._alu("CMPLT", zero)._alu("WHERE", -g, zero))
+    return (negative,)
+
+
+@rule(Ops.CAST)
+def cast(node: UOp, g: UOp) -> Gradients:
+    """A cast between floats casts the gradient back."""
+    source = node.src[0]
+    return (g.cast(source.dtype) if source.dtype.kind == "float" else None,)
+
+
+# *** elementwise, two and three sources ***
+
+
+@rule(Ops.ADD)
+def add(node: UOp, g: UOp) -> Gradients:
+    """d(x+y) = dx + dy."""
+    return g, g
+
+
+@rule(Ops.SUB)
+def sub(node: UOp, g: UOp) -> Gradients:
+    """d(x-y) = dx - dy."""
+    return g, -g
+
+
+@rule(Ops.MUL)
+def mul(node: UOp, g: UOp) -> Gradients:
+    """d(xy) = y dx + x dy."""
+    x, y = node.src
+    return g * y, g * x
+
+
+@rule(Ops.DIV)
+def div(node: UOp, g: UOp) -> Gradients:
+    """d(x/y) = dx/y - (x/y)/y dy."""
+    y = node.src[1]
+    return g / y, -g * (node / y)
+
+
+@rule(Ops.MAX, Ops.MIN)
+def extreme(node: UOp, g: UOp) -> Gradients:
+    """The chosen side gets the gradient; equal sides half each."""
+    x, y = node.src
+    half, zero = g * 0.5, _like(g, 0.0)
+    tie = x._alu("CMPEQ", y)
+    first = y._alu("CMPLT", x) if node.op is Ops.MAX else x._alu("CMPLT", y)
+    second = x._alu("CMPLT", y) if node.op is Ops.MAX else y._alu("CMPLT", x)
+    return (
+        tie._alu("WHERE", half, first._alu("WHERE", g, zero)),
+        tie._alu("WHERE", half, second._alu("WHERE", g, zero)),
+    )
+
+
+@rule(Ops.POW)
+def power(node: UOp, g: UOp) -> Gradients:
+    """d(x^y) = y x^(y-1) dx + x^y log(x) dy; 0 for a zero exponent, and for log(0) of y >= 0."""
+    x, y = node.src
+    zero = _like(x, 0.0)
+    base = g * (y * x._alu("POW", y - 1.0))
+    flat = x._alu("CMPEQ", zero)._alu("AND", zero._alu("CMPLE", y))
+    exponent = g * (node * x._alu("LOG"))
+    return _zero_where(y._alu("CMPEQ", zero), base), _zero_where(flat, exponent)
+
+
+@rule(Ops.MOD)
+def modulo(node: UOp, g: UOp) -> Gradients:
+    """d(x mod y) = dx - floor(x/y) dy."""
+    x, y = node.src
+    return g, -g * x._alu("IDIV", y)
+
+
+@rule(Ops.WHERE)
+def where(node: UOp, g: UOp) -> Gradients:
+    """Each branch gets the gradient where it was taken."""
+    condition, zero = node.src[0], _like(g, 0.0)
+    return None, condition._alu("WHERE", g, zero), condition._alu("WHERE", zero, g)
+
+
+# *** movement ***
+
+
+@rule(Ops.RESHAPE)
+def reshape(node: UOp, g: UOp) -> Gradients:
+    """Back to the shape it came from."""
+    return (g._move("RESHAPE", node.src[0].shape),)
+
+
+@rule(Ops.EXPAND)
+def expand(node: UOp, g: UOp) -> Gradients:
+    """What was repeated is summed."""
+    before, after = node.src[0].shape, node.shape
+    axes = tuple(
+        i for i, (b, a) in enumerate(zip(before, after, strict=True)) if b is not a and b != a
+    )
+    return (_sum(g, axes),)
+
+
+def _sum(g: UOp, axes: tuple[int, ...]) -> UOp:
+    """A sum that keeps its axes; halves are added up in float32 and rounded once."""
+    if g.dtype in (dtypes.float16, dtypes.bfloat16):
+        return g.cast(dtypes.float32)._reduce("ADD", axes).cast(g.dtype)
+    return g._reduce("ADD", axes)
+
+
+@rule(Ops.PERMUTE)
+def permute(node: UOp, g: UOp) -> Gradients:
+    """The order undone."""
+    return (g._move("PERMUTE", tuple(node.arg.index(i) for i in range(len(node.arg)))),)
+
+
+@rule(Ops.FLIP)
+def flip(node: UOp, g: UOp) -> Gradients:
+    """Flipped again."""
+    return (g._move("FLIP", node.arg),)
+
+
+@rule(Ops.PAD)
+def pad(node: UOp, g: UOp) -> Gradients:
+    """The padding is cut off."""
+    before = _arguments(node)[::2]
+    box = [v for pair in zip(before, node.src[0].shape, strict=True) for v in pair]
+    return (g._move("SHRINK", box),)
+
+
+@rule(Ops.SHRINK)
+def shrink(node: UOp, g: UOp) -> Gradients:
+    """What was cut off has gradient 0."""
+    flat = _arguments(node)
+    around: list[Any] = []
+    for begin, size, whole in zip(flat[::2], flat[1::2], node.src[0].shape, strict=True):
+        around += [begin, whole - begin - size]
+    return (g._move("PAD", around),)
+
+
+def _arguments(node: UOp) -> tuple[Any, ...]:
+    rest = iter(node.src[1:])
+    return tuple(next(rest) if a is None else a for a in node.arg)
+
+
+# *** across elements ***
+
+
+@rule(Ops.REDUCE_AXIS)
+def reduce_axis(node: UOp, g: UOp) -> Gradients:
+    """Sum: spread. Extremes: spread evenly over those that are equal to it. Product: see below."""
+    x = node.src[0]
+    spread = g._move("EXPAND", x.shape)
+    if node.arg.op is Ops.ADD:
+        return (spread,)
+    if node.arg.op is Ops.MUL:
+        return (spread * _product_of_others(node),)
+    chosen = x._alu("CMPEQ", node._move("EXPAND", x.shape))
+    count = chosen.cast(dtypes.float32)._reduce("ADD", node.arg.axes).cast(g.dtype)
+    share = (g / count)._move("EXPAND", x.shape)
+    return (chosen._alu("WHERE", share, _like(share, 0.0)),)
+
+
+def _product_of_others(node: UOp) -> UOp:
+    """The product of all other elements: zeros are counted, so that nothing is divided by 0."""
+    x, axes = node.src[0], node.arg.axes
+    is_zero = x._alu("CMPEQ", _like(x, 0.0))
+    safe = is_zero._alu("WHERE", _like(x, 1.0), x)
+    product = safe._reduce("MUL", axes)._move("EXPAND", x.shape)
+    zeros = is_zero.cast(x.dtype)._reduce("ADD", axes)._move("EXPAND", x.shape)
+    other_zeros = zeros - is_zero.cast(x.dtype)
+    return other_zeros._alu("CMPEQ", _like(x, 0.0))._alu("WHERE", product / safe, _like(x, 0.0))
+
+
+@rule(Ops.GATHER)
+def gather(node: UOp, g: UOp) -> Gradients:
+    """What was taken gets its gradient added, in order."""
+    table, index = node.src
+    zeros = UOp.const(0.0, g.dtype)._move("RESHAPE", (1,) * len(table.shape))
+    return zeros._move("EXPAND", table.shape)._scatter_add(index, g, node.arg), None
+
+
+@rule(Ops.SCATTER_ADD)
+def scatter_add(node: UOp, g: UOp) -> Gradients:
+    """What was added gets the gradient of its place."""
+    return g, None, g._gather(node.src[1], node.arg)
+
+
+# *** memory, order, devices ***
+
+
+@rule(Ops.CONTIGUOUS)
+def contiguous(node: UOp, g: UOp) -> Gradients:
+    """The same values."""
+    return (g,)
+
+
+@rule(Ops.CONTIGUOUS_BACKWARD)
+def contiguous_backward(node: UOp, g: UOp) -> Gradients:
+    """The gradient is stored row-major."""
+    return (g.contiguous(),)
+
+
+@rule(Ops.COPY)
+def copy(node: UOp, g: UOp) -> Gradients:
+    """The gradient goes back to where the value came from."""
+    return (g.copy_to_device(node.src[0].device),)
+
+
+@rule(Ops.UNSHARD)
+def unshard(node: UOp, g: UOp) -> Gradients:
+    """Each slot takes its part."""
+    return (UOp(Ops.SHARD, g.dtype, (g,), node.arg),)
+
+
+@rule(Ops.SHARD)
+def shard(node: UOp, g: UOp) -> Gradients:
+    """The parts together."""
+    return (g.unshard(node.arg),)
+
+
+@rule(Ops.MSTACK)
+def mstack(node: UOp, g: UOp) -> Gradients:
+    """Each slot's part goes back to it."""
+    return tuple(g.mselect(i) for i in range(len(node.src)))
+
+
+def _after(node: UOp, g: UOp) -> dict[UOp, UOp]:
+    """A store: the value gets the gradient seen through the view, the rest stays with the memory."""
+    found: dict[UOp, UOp] = {}
+    for effect in node.src[1:]:
+        if effect.op is not Ops.STORE:
+            raise GradientError(f"no gradient passes through {effect.op.name} in this place")
+        view, value = effect.src[:2]
+        through = _view_again(view, node.src[0], g)
+        if value.dtype.kind == "float":
+            found[value] = through
+        g = _zeroed(view, node.src[0], g)
+    if node.src[0].op is Ops.AFTER:
+        found[node.src[0]] = g
+    elif node.src[0].op is not Ops.BUFFER or node.src[0].arg.kind == "data":
+        found[node.src[0]] = g
+    return found
+
+
+def _view_again(view: UOp, memory: UOp, other: UOp) -> UOp:
+    """The same view of another tensor of the memory's shape."""
+    return view.substitute({memory: other})
+
+
+def _zeroed(view: UOp, memory: UOp, g: UOp) -> UOp:
+    """The gradient with 0 in the place that was overwritten."""
+    ones = UOp.const(1.0, g.dtype)._move("RESHAPE", (1,) * len(g.shape))._move("EXPAND", g.shape)
+    probe = GRADIENT_OF_VIEW(view, memory, ones)
+    return probe._alu("CMPEQ", _like(g, 0.0))._alu("WHERE", g, _like(g, 0.0))
+
+
+def GRADIENT_OF_VIEW(view: UOp, memory: UOp, ones: UOp) -> UOp:  # noqa: N802
+    """Ones at the elements of memory that the view covers, zeros elsewhere."""
+    chain = []
+    node = view
+    while node is not memory:
+        chain.append(node)
+        node = node.src[0]
+    if not chain:
+        return ones
+    g = UOp.const(1.0, ones.dtype)._move("RESHAPE", (1,) * len(view.shape))
+    g = g._move("EXPAND", view.shape)
+    for step in chain:
+        (inner,) = GRADIENT[step.op](step, g)
+        assert inner is not None
+        g = inner
+    return g
+
+
+NO_GRADIENT: frozenset[Ops] = frozenset(Ops) - frozenset(GRADIENT) - {Ops.AFTER}
+
+
+# *** the sweep ***
+
+
+def compute_gradient(root: UOp, root_gradient: UOp, targets: Iterable[UOp]) -> dict[UOp, UOp]:
+    """The gradients of `root` with respect to the targets it depends on."""
+    return sweep({root: root_gradient}, set(targets))
+
+
+def sweep(seeds: dict[UOp, UOp], targets: set[UOp]) -> dict[UOp, UOp]:
+    """The reverse sweep: from nodes with given gradients to the targets."""
+    order = toposort(seeds, enter_calls=False)
+    depends: set[UOp] = set()
+    for node in order:
+        if node in targets or any(s in depends for s in _differentiable(node)):
+            depends.add(node)
+    gradients: dict[UOp, UOp] = dict(seeds)
+    pending: dict[UOp, dict[int, UOp]] = {}
+    found: dict[UOp, UOp] = {}
+    for node in reversed(order):
+        if node.op is Ops.CALL and node in pending:
+            _spread(gradients, depends, _call_gradient(node, pending.pop(node)))
+            continue
+        g = gradients.pop(node, None)
+        if g is None or node not in depends:
+            continue
+        if node in targets:
+            found[node] = g
+        if any(s in depends for s in _differentiable(node)):
+            _spread(gradients, depends, _step(node, g, pending))
+    return found
+
+
+def _differentiable(node: UOp) -> Sequence[UOp]:
+    """The sources through which a gradient can pass."""
+    if node.op is Ops.DETACH:
+        return ()
+    if node.op is Ops.CALL:
+        return node.src[1:]
+    if node.op is Ops.STORE:
+        return node.src[1:2]
+    return node.src
+
+
+def _step(node: UOp, g: UOp, pending: dict[UOp, dict[int, UOp]]) -> list[tuple[UOp, UOp]]:
+    """The gradients of a node's sources; those of calls wait until all outputs are known."""
+    if node.op is Ops.AFTER:
+        effect = node.src[1]
+        if effect.op is Ops.CALL:
+            slot = calls.output_slot(node)
+            if slot is None:
+                slot = effect.src[1:].index(node.src[0])
+            waiting = pending.setdefault(effect, {})
+            waiting[slot] = waiting[slot] + g if slot in waiting else g
+            return []
+        return list(_after(node, g).items())
+    gradient_rule = GRADIENT.get(node.op)
+    if gradient_rule is None:
+        return []
+    pairs = zip(node.src, gradient_rule(node, g), strict=False)
+    return [(s, d) for s, d in pairs if d is not None]
+
+
+def _spread(
+    gradients: dict[UOp, UOp], depends: set[UOp], parts: Iterable[tuple[UOp, UOp | None]]
+) -> None:
+    for source, gradient in parts:
+        if gradient is None or source not in depends or source.dtype.kind != "float":
+            continue
+        before = gradients.get(source)
+        gradients[source] = gradient if before is None else before + gradient
+
+
+# *** calls ***
+
+
+def _call_gradient(call: UOp, by_output: dict[int, UOp]) -> list[tuple[UOp, UOp | None]]:
+    info: CallInfo = call.arg
+    arguments = call.src[1:]
+    if info.grad_fxn is not None:
+        ordered = [by_output[slot] for slot in sorted(by_output)]
+        result = info.grad_fxn(*ordered, call=call)
+        given = list(result) if isinstance(result, tuple | list) else [result]
+        if len(given) > len(arguments):
+            raise GradientError(
+                f"grad_fxn of {info.name} must return one gradient (or None) for each of the "
+                f"{len(arguments)} arguments, got {len(given)}"
+            )
+        return [(a, _as_node(g)) for a, g in zip(arguments, given, strict=False)]
+    if calls.is_kernel(call.src[0]):
+        raise GradientError(
+            f"the custom kernel {info.name} has no gradient; pass grad_fxn= to custom_kernel"
+        )
+    return _gradient_of_body(call, by_output)
+
+
+def _as_node(gradient: Any) -> UOp | None:
+    return getattr(gradient, "uop", gradient)
+
+
+def _gradient_of_body(call: UOp, by_output: dict[int, UOp]) -> list[tuple[UOp, UOp | None]]:
+    """The gradient of a call is a call: its body is the gradient of the body.
+
+    Outputs of the forward call that the gradient needs are passed to it, not computed again.
+    """
+    info, body, arguments = call.arg, call.src[0], call.src[1:]
+    parameters = calls.parameters(body)
+    wanted = {node for node in parameters.values() if node.dtype.kind == "float"}
+    seeds: dict[UOp, UOp] = {}
+    extra: list[UOp] = []
+    for slot, gradient in sorted(by_output.items()):
+        seed = calls.parameter(gradient, len(arguments) + len(extra))
+        output = body.src[slot]
+        seeds[output] = seeds[output] + seed if output in seeds else seed
+        extra.append(gradient)
+    found = sweep(seeds, wanted)
+    unused: list[tuple[UOp, UOp | None]] = [
+        (arguments[slot], _zeros(arguments[slot]))
+        for slot, node in parameters.items()
+        if node in wanted and node not in found
+    ]
+    unused += [(a, _zeros(a)) for slot, a in enumerate(arguments) if slot not in parameters]
+    if not found:
+        return unused
+    slots = [slot for slot, node in sorted(parameters.items()) if node in found]
+    gradients = [found[parameters[slot]] for slot in slots]
+    gradients, saved = _reuse_outputs(call, gradients, len(arguments) + len(extra))
+    place = [calls.seen_outside(g, arguments) for g in gradients]
+    backward = CallInfo(
+        name=f"{info.name}_backward",
+        precompile=info.precompile_backward,
+        precompile_backward=info.precompile_backward,
+    )
+    whole = calls.Body(UOp(Ops.TUPLE, src=tuple(gradients)), (*arguments, *extra, *saved))
+    results = calls.build_call(whole, place, backward)
+    return unused + [(arguments[s], result) for s, result in zip(slots, results, strict=True)]
+
+
+def _zeros(node: UOp) -> UOp | None:
+    """The gradient of an argument that the body does not use."""
+    if node.dtype.kind != "float":
+        return None
+    scalar = UOp.const(0.0, node.dtype)._move("RESHAPE", (1,) * len(node.shape))
+    return scalar._move("EXPAND", node.shape)
+
+
+def _reuse_outputs(
+    call: UOp, gradients: list[UOp], first_slot: int
+) -> tuple[list[UOp], list[UOp]]:
+    """Gradients with the outputs of the forward call as parameters, and those outputs."""
+    body = call.src[0]
+    if calls.stored_arguments(body):
+        return gradients, []
+    used = set(toposort(gradients, enter_calls=False))
+    table: dict[UOp, UOp] = {}
+    saved: list[UOp] = []
+    for slot, output in enumerate(body.src):
+        if output not in used or output in table or not output.src or output.op is Ops.UNSHARD:
+            continue
+        value = calls.output_place(calls.seen_outside(output, call.src[1:]), slot).after(call)
+        table[output] = calls.parameter(value, first_slot + len(saved))
+        saved.append(value)
+    return substitute(gradients, table), saved

@@ -1,0 +1,214 @@
+"""Flags, counters and small pure helpers that every other part may use."""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import importlib
+import operator
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ContextDecorator
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+from tinyfn.errors import FlagError, MissingExtraError
+
+T = TypeVar("T")
+
+
+@functools.cache
+def getenv(key: str, default: Any = 0) -> Any:
+    """Read an environment variable as the type of `default` (read once, then remembered)."""
+    text = os.environ.get(key)
+    if text is None:
+        return default
+    try:
+        return type(default)(text)
+    except ValueError:
+        raise FlagError(key, type(default).__name__, text) from None
+
+
+@dataclass(frozen=True)
+class FlagRow:
+    """One row of the table of flags."""
+
+    name: str
+    default: Any
+    help: str
+
+
+FLAG_ROWS = (
+    FlagRow("DEBUG", 0, "1: schedules; 2: a line a kernel; 3: kernel graphs; 4: generated source"),
+    FlagRow("NATIVE", 1, "0 runs the generated kernels as plain Python (slow, for pdb)"),
+    FlagRow("SPEC", 0, "1 checks every graph against its spec between passes"),
+    FlagRow("THREADS", 0, "threads a kernel may use; 0 takes all the process may run on"),
+    FlagRow("BEAM", 0, "reserved for the search over tiles"),
+    FlagRow("JIT", 1, "0 makes TinyJit call the function every time"),
+    FlagRow("DEFAULT_FLOAT", "float32", "dtype of Python floats and of rand, zeros, ones"),
+    FlagRow("DEFAULT_INT", "int32", "dtype of Python ints"),
+)
+
+
+@functools.total_ordering
+class Flag:
+    """A named setting: from the environment, changed for a block by `Context(NAME=value)`."""
+
+    registry: ClassVar[dict[str, Flag]] = {}
+
+    def __init__(self, row: FlagRow) -> None:
+        self.name, self.help = row.name, row.help
+        self._default = getenv(row.name, row.default)
+        self._variable = contextvars.ContextVar(row.name, default=self._default)
+        Flag.registry[row.name] = self
+
+    @property
+    def value(self) -> Any:
+        """The value in force here."""
+        return self._variable.get()
+
+    def set(self, value: Any) -> contextvars.Token[Any]:
+        """Set the value; give the token to `restore` to undo it."""
+        wanted = type(self._default)
+        if not isinstance(value, wanted | int):
+            raise FlagError(self.name, wanted.__name__, repr(value))
+        return self._variable.set(wanted(value))
+
+    def restore(self, token: contextvars.Token[Any]) -> None:
+        """Undo a `set`."""
+        self._variable.reset(token)
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+    def __int__(self) -> int:
+        return int(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.value == other)
+
+    def __lt__(self, other: Any) -> bool:
+        return bool(self.value < other)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __repr__(self) -> str:
+        return f"Flag({self.name}={self.value!r})"
+
+
+DEBUG, NATIVE, SPEC, THREADS, BEAM, JIT, DEFAULT_FLOAT, DEFAULT_INT = (
+    Flag(row) for row in FLAG_ROWS
+)
+
+
+class Context(ContextDecorator):
+    """Set flags for a block or a function: `with Context(DEBUG=2): ...`."""
+
+    def __init__(self, **flags: Any) -> None:
+        unknown = sorted(set(flags) - set(Flag.registry))
+        if unknown:
+            raise FlagError.unknown(unknown, sorted(Flag.registry))
+        self._flags = flags
+        self._tokens: list[list[tuple[Flag, contextvars.Token[Any]]]] = []
+
+    def __enter__(self) -> Context:
+        tokens = []
+        for name, value in self._flags.items():
+            tokens.append((Flag.registry[name], Flag.registry[name].set(value)))
+        self._tokens.append(tokens)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for flag, token in reversed(self._tokens.pop()):
+            flag.restore(token)
+
+
+class GlobalCounters:
+    """Totals over the process since the last `reset` (mem_used is never reset)."""
+
+    global_ops: ClassVar[int] = 0
+    global_mem: ClassVar[int] = 0
+    time_sum_s: ClassVar[float] = 0.0
+    kernel_count: ClassVar[int] = 0
+    mem_used: ClassVar[int] = 0
+
+    @staticmethod
+    def reset() -> None:
+        """Set the counts of operations, bytes moved, seconds and kernels to zero."""
+        GlobalCounters.global_ops = GlobalCounters.global_mem = GlobalCounters.kernel_count = 0
+        GlobalCounters.time_sum_s = 0.0
+
+
+class Timing(ContextDecorator):
+    """Print how long a block took: `with Timing("step "): ...`."""
+
+    def __init__(
+        self,
+        prefix: str = "",
+        on_exit: Callable[[int], str] | None = None,
+        enabled: bool = True,
+    ) -> None:
+        self.prefix, self.on_exit, self.enabled = prefix, on_exit, enabled
+
+    def __enter__(self) -> Timing:
+        self.st = time.perf_counter_ns()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.et = time.perf_counter_ns() - self.st
+        if self.enabled:
+            note = self.on_exit(self.et) if self.on_exit else ""
+            print(f"{self.prefix}{self.et * 1e-6:6.2f} ms{note}")
+
+
+def optional(name: str, extra: str) -> Any:
+    """Import an optional package; a missing one is an error that names the extra to install."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingExtraError(name, extra) from error
+
+
+def prod(values: Iterable[Any]) -> Any:
+    """The product of the values; 1 for none."""
+    return functools.reduce(operator.mul, values, 1)
+
+
+def flatten(lists: Iterable[Iterable[T]]) -> list[T]:
+    """One list out of several."""
+    return [item for sub in lists for item in sub]
+
+
+def dedup(values: Iterable[T]) -> list[T]:
+    """The values in order of first appearance, each once."""
+    return list(dict.fromkeys(values))
+
+
+def ceildiv(a: int, b: int) -> int:
+    """a / b rounded up."""
+    return -(-a // b)
+
+
+def all_int(values: Iterable[Any]) -> bool:
+    """Whether every value is a plain int (no symbolic size)."""
+    return all(isinstance(v, int) for v in values)
+
+
+def argfix(*values: Any) -> tuple[Any, ...]:
+    """Take `f(1, 2)` and `f((1, 2))` alike."""
+    if len(values) == 1 and isinstance(values[0], tuple | list):
+        return tuple(values[0])
+    return values
+
+
+def tqdm(iterable: Iterable[T], **kwargs: Any) -> Iterator[T]:
+    """A progress bar over `iterable` (the tqdm package, extra `examples`)."""
+    bar: Iterator[T] = optional("tqdm", "examples").tqdm(iterable, **kwargs)
+    return bar
+
+
+def trange(n: int, **kwargs: Any) -> Iterator[int]:
+    """A progress bar over `range(n)`."""
+    return tqdm(range(n), **kwargs)

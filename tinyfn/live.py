@@ -1,0 +1,159 @@
+"""The tensors that are alive: what must be computed together, and what each becomes after that."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tinyfn import call as calls
+from tinyfn import schedule
+from tinyfn.runtime import execute
+from tinyfn.uop import opcodes
+from tinyfn.uop.ops import Ops, UOp, substitute, toposort
+
+_live: dict[int, weakref.ref[Any]] = {}
+
+
+def register(tensor: Any) -> None:
+    """Remember a tensor for as long as it lives."""
+    identity = id(tensor)
+    _live[identity] = weakref.ref(tensor, lambda _: _live.pop(identity, None))
+
+
+def tensors() -> Iterator[Any]:
+    """The tensors that are alive."""
+    for reference in list(_live.values()):
+        tensor = reference()
+        if tensor is not None:
+            yield tensor
+
+
+def pending() -> list[Any]:
+    """Live tensors whose values are not in memory yet."""
+    return [t for t in tensors() if not is_stored(t.uop)]
+
+
+def is_stored(node: UOp) -> bool:
+    """Whether the node is a view of memory that has its contents."""
+    return node.base.op in (Ops.BUFFER, Ops.CONST, Ops.PARAM, Ops.VARIABLE)
+
+
+def replace_nodes(table: dict[UOp, UOp], among: Iterable[Any]) -> None:
+    """Put new nodes in the place of old ones, in the graphs of these tensors."""
+    holders = [t for t in among if not (t.uop.op is Ops.BUFFER and t.uop not in table)]
+    for tensor, node in zip(holders, substitute([t.uop for t in holders], table), strict=True):
+        tensor.uop = node
+
+
+def rebase(old: UOp, new: UOp) -> None:
+    """Memory was assigned: every live view of it sees the new state."""
+    views = [t for t in tensors() if _is_view_of(t.uop, old)]
+    replace_nodes({old: new}, views)
+
+
+def _is_view_of(node: UOp, memory: UOp) -> bool:
+    while node is not memory:
+        if node.op not in opcodes.MOVEMENT and node.op not in (Ops.DETACH, Ops.UNSHARD):
+            return False
+        node = node.src[0]
+    return True
+
+
+def plan(targets: Iterable[UOp]) -> schedule.Schedule:
+    """The schedule that computes the targets and what must run along with them."""
+    roots = list(dict.fromkeys(_root(node) for node in targets if not is_stored(node)))
+    others = [t.uop for t in pending()]
+    roots += _effects_held(roots, others)
+    roots += _readers_of_overwritten(roots, others)
+    return schedule.create(list(dict.fromkeys(roots)))
+
+
+def realize(targets: Iterable[UOp], count: bool = True) -> None:
+    """Compute the targets; every live tensor that holds them holds memory afterwards."""
+    wanted = list(targets)
+    if all(is_stored(node) for node in wanted):
+        return
+    planned = plan(wanted)
+    execute.run(planned.linear, planned.variables, count=count)
+    replace_nodes(planned.results, pending())
+
+
+def _root(node: UOp) -> UOp:
+    """What has to be computed for a tensor: the memory below its views, else the value itself."""
+    base = node.base
+    return base if base.op is Ops.AFTER else node
+
+
+def _has_effect(node: UOp) -> bool:
+    """Whether running the node twice would be wrong, or costs a compiled body."""
+    if node.op is not Ops.AFTER:
+        return False
+    effect = node.src[1]
+    if effect.op is not Ops.CALL:
+        return True
+    return effect.arg.precompile or bool(calls.stored_arguments(effect.src[0]))
+
+
+def _effects_held(roots: list[UOp], others: list[UOp]) -> list[UOp]:
+    """Effects that run on the way and are held by other live tensors: they become outputs."""
+    below = [n for n in toposort(roots, enter_calls=False) if _is_kept(n)]
+    if not below:
+        return []
+    held = set(toposort(others, enter_calls=False))
+    return [n for n in below if n in held]
+
+
+def _is_kept(node: UOp) -> bool:
+    return node.op is Ops.CONTIGUOUS or _has_effect(node)
+
+
+def _overwritten(roots: list[UOp]) -> dict[UOp, UOp]:
+    """States of memory that the roots overwrite, each with the memory it is a state of."""
+    found: dict[UOp, UOp] = {}
+    for node in toposort(roots, enter_calls=False):
+        for place in _stored_states(node):
+            found[place] = place.buf_uop
+    return found
+
+
+def _stored_states(node: UOp) -> list[UOp]:
+    if node.op is Ops.STORE:
+        return [node.src[0].base]
+    if node.op is Ops.CALL:
+        slots = calls.stored_arguments(node.src[0])
+        return [node.src[1 + s].base for s in slots]
+    return []
+
+
+def _readers_of_overwritten(roots: list[UOp], others: list[UOp]) -> list[UOp]:
+    """Pending values that read memory which is about to be overwritten; writers wait instead."""
+    states = _overwritten(roots)
+    if not states:
+        return []
+    known = set(toposort(roots, enter_calls=False))
+    memories = set(states.values())
+    readers = []
+    for other in dict.fromkeys(others):
+        if other in known:
+            continue
+        graph = toposort([other], enter_calls=False)
+        reads = any(s in states for n in graph if n.op is not Ops.STORE for s in _value_sources(n))
+        writes = any(
+            place in memories
+            for n in graph
+            if n not in known
+            for place in calls.stored_places(n)
+        )
+        if reads and not writes:
+            readers.append(_root(other))
+    return readers
+
+
+def _value_sources(node: UOp) -> tuple[UOp, ...]:
+    """Sources that the node reads as values (not as memory that is written)."""
+    if node.op is Ops.AFTER:
+        return ()
+    if node.op is Ops.CALL:
+        return node.src[1:]
+    return node.src

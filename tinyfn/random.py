@@ -1,0 +1,229 @@
+"""Random tensors: counter-based (threefry), the same numbers on any number of threads and slots.
+
+The state is one small buffer of two uint64: the key (from the seed) and how many numbers were
+drawn. Drawing reads the counter and adds to it, inside of captured functions and replays too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Self, cast
+
+import numpy as np
+
+from tinyfn.device import Device
+from tinyfn.dtype import DType, dtypes, to_dtype
+from tinyfn.errors import ArgumentError, DTypeError, ShapeError
+from tinyfn.helpers import argfix, prod
+
+GOLDEN = 0x9E3779B97F4A7C15
+
+
+class _State:
+    """The seed in force and the tensor that holds key and counter."""
+
+    seed: int = 0
+    tensor: Any = None
+
+
+class RandomMixin:
+    """Class methods that make random tensors; mixed into Tensor."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def manual_seed(seed: int = 0) -> None:
+        """Start the sequence of random numbers again from a seed."""
+        _State.seed = int(seed)
+        _State.tensor = None
+
+    @classmethod
+    def random_bits(cls, key: Any, counter: Any, num: int) -> Self:
+        """`num` uint32 numbers: the high words of threefry of counter, counter + 1, ..."""
+        make = cast(Any, cls)
+        position = make._iota(num, dtypes.int64).cast(dtypes.uint64) + counter.cast(dtypes.uint64)
+        return cast(Self, _words(position, key)[0])
+
+    @classmethod
+    def _draw(cls, num: int) -> Any:
+        """`num` fresh 64-bit numbers."""
+        make = cast(Any, cls)
+        if _State.tensor is None:
+            key = (_State.seed * GOLDEN + GOLDEN) & (2**64 - 1)
+            start = make(np.array([key, 0], np.uint64), device=Device.DEFAULT)
+            start.uop = _as_state(start.uop)
+            _State.tensor = start
+        state = _State.tensor
+        counter = state[1:2]
+        counter.assign(counter + num)
+        position = make._iota(num, dtypes.int64).cast(dtypes.uint64) + (state[1] - num)
+        key = state[0].reshape(1).expand(num)
+        return position._alu("THREEFRY", key)
+
+    @classmethod
+    def rand(
+        cls,
+        *shape: Any,
+        device: Any = None,
+        dtype: DType | str | None = None,
+        contiguous: bool = True,
+    ) -> Self:
+        """Uniform numbers in [0, 1)."""
+        kind = dtypes.default_float() if dtype is None else to_dtype(dtype)
+        if kind.kind != "float":
+            raise DTypeError(f"expected a float dtype for rand, got {kind}; use randint")
+        sizes = _sizes(argfix(*shape))
+        bits = cls._draw(prod(sizes))
+        if kind is dtypes.float64:
+            values = (bits >> 11).cast(kind) * 2.0**-53
+        else:
+            kept = {dtypes.float16: 11, dtypes.bfloat16: 8}.get(kind, 24)
+            values = (bits >> (64 - kept)).cast(dtypes.float32) * 2.0**-kept
+        drawn = values.cast(kind).reshape(sizes)
+        drawn = drawn.contiguous() if contiguous else drawn
+        return cast(Self, _placed(drawn, device))
+
+    def rand_like(self, **kwargs: Any) -> Self:
+        """Uniform numbers in the shape, dtype and place of this tensor."""
+        return cast(Self, _like(self, type(self).rand, kwargs))
+
+    @classmethod
+    def randn(cls, *shape: Any, dtype: DType | str | None = None, **kwargs: Any) -> Self:
+        """Normal numbers with mean 0 and deviation 1 (Box and Muller, 1958)."""
+        make = cast(Any, cls)
+        kind = dtypes.default_float() if dtype is None else to_dtype(dtype)
+        wide = dtypes.float64 if kind is dtypes.float64 else dtypes.float32
+        sizes = _sizes(argfix(*shape))
+        device = kwargs.pop("device", None)
+        kwargs.pop("contiguous", None)
+        angle = make.rand(*sizes, dtype=wide, contiguous=False) * (2 * math.pi)
+        radius = (-2.0 * (1.0 - make.rand(*sizes, dtype=wide, contiguous=False)).log()).sqrt()
+        return cast(Self, _placed((angle.cos() * radius).cast(kind).contiguous(), device))
+
+    def randn_like(self, dtype: DType | str | None = None, **kwargs: Any) -> Self:
+        """Normal numbers in the shape and place of this tensor."""
+        if dtype is not None:
+            kwargs["dtype"] = dtype
+        return cast(Self, _like(self, type(self).randn, kwargs))
+
+    @classmethod
+    def randint(
+        cls,
+        *shape: Any,
+        low: int = 0,
+        high: int = 10,
+        dtype: DType | str = dtypes.int,
+        **kwargs: Any,
+    ) -> Self:
+        """Whole numbers from `low` below `high`, each equally likely."""
+        kind = to_dtype(dtype)
+        if kind.kind not in ("int", "uint"):
+            raise DTypeError(f"expected an int dtype for randint, got {kind}")
+        if not isinstance(low, int) or not isinstance(high, int) or low >= high:
+            raise ArgumentError(f"expected ints with low < high, got low={low!r}, high={high!r}")
+        sizes = _sizes(argfix(*shape))
+        span = high - low
+        bits = cls._draw(prod(sizes))
+        drawn = bits % span if span > 2**31 else ((bits >> 32) * span) >> 32
+        values = (drawn.cast(dtypes.int64) + low).cast(kind).reshape(sizes).contiguous()
+        return cast(Self, _placed(values, kwargs.get("device")))
+
+    @classmethod
+    def uniform(
+        cls,
+        *shape: Any,
+        low: float = 0.0,
+        high: float = 1.0,
+        dtype: DType | str | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Uniform numbers in [low, high)."""
+        make = cast(Any, cls)
+        kind = dtypes.default_float() if dtype is None else to_dtype(dtype)
+        wide = kind if kind.kind == "float" else dtypes.default_float()
+        drawn = make.rand(*argfix(*shape), dtype=wide, **kwargs)
+        return cast(Self, ((high - low) * drawn + low).cast(kind))
+
+    @classmethod
+    def normal(cls, *shape: Any, mean: float = 0.0, std: float = 1.0, **kwargs: Any) -> Self:
+        """Normal numbers with this mean and standard deviation."""
+        make = cast(Any, cls)
+        return cast(Self, std * make.randn(*argfix(*shape), **kwargs) + mean)
+
+    @classmethod
+    def scaled_uniform(cls, *shape: Any, **kwargs: Any) -> Self:
+        """Uniform numbers in [-1, 1) over the square root of the number of elements."""
+        make = cast(Any, cls)
+        sizes = _sizes(argfix(*shape))
+        scale = prod(sizes) ** -0.5
+        return cast(Self, make.uniform(*sizes, low=-1.0, high=1.0, **kwargs) * scale)
+
+    @classmethod
+    def glorot_uniform(cls, *shape: Any, **kwargs: Any) -> Self:
+        """Uniform numbers below sqrt(6 / (fan in + fan out)) (Glorot and Bengio, 2010)."""
+        make = cast(Any, cls)
+        sizes = _sizes(argfix(*shape))
+        bound = math.sqrt(6 / (sizes[0] + prod(sizes[1:])))
+        return cast(Self, make.uniform(*sizes, low=-1.0, high=1.0, **kwargs) * bound)
+
+    @classmethod
+    def kaiming_uniform(cls, *shape: Any, a: float = 0.01, **kwargs: Any) -> Self:
+        """Uniform numbers for layers with leaky relu of slope `a` (He et al., 2015)."""
+        make = cast(Any, cls)
+        sizes = _sizes(argfix(*shape))
+        bound = math.sqrt(3.0) * math.sqrt(2.0 / (1 + a**2)) / math.sqrt(prod(sizes[1:]))
+        return cast(Self, make.uniform(*sizes, low=-bound, high=bound, **kwargs))
+
+    @classmethod
+    def kaiming_normal(cls, *shape: Any, a: float = 0.01, **kwargs: Any) -> Self:
+        """Normal numbers for layers with leaky relu of slope `a` (He et al., 2015)."""
+        make = cast(Any, cls)
+        sizes = _sizes(argfix(*shape))
+        std = math.sqrt(2.0 / (1 + a**2)) / math.sqrt(prod(sizes[1:]))
+        return cast(Self, make.normal(*sizes, mean=0.0, std=std, **kwargs))
+
+    def dropout(self, p: float = 0.5) -> Self:
+        """In training: zero with probability p, the rest scaled by 1 / (1 - p); else itself."""
+        if not 0 <= p <= 1:
+            raise ArgumentError(f"expected a probability between 0 and 1, got {p}")
+        me = cast(Any, self)
+        if not type(me).training or p == 0:
+            return self
+        if p == 1:
+            return cast(Self, me.zeros_like())
+        kept = me.rand_like(dtype=dtypes.default_float(), contiguous=False) >= p
+        return cast(Self, kept.contiguous().where(me, 0) / (1.0 - p))
+
+
+def _as_state(node: Any) -> Any:
+    """The same memory under the kind `state`, which functions take without being asked."""
+    info = node.arg
+    renamed = node.new_buffer(info.device, info.shape, node.dtype, kind="state")
+    renamed.set_buffer(node.buffer)
+    return renamed
+
+
+def _words(position: Any, key: Any) -> tuple[Any, Any]:
+    bits = position._alu("THREEFRY", key.cast(dtypes.uint64).reshape(1).expand(position.shape))
+    return (bits >> 32).cast(dtypes.uint32), (bits & 0xFFFFFFFF).cast(dtypes.uint32)
+
+
+def _sizes(shape: Sequence[Any]) -> tuple[int, ...]:
+    for size in shape:
+        if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 0:
+            raise ShapeError(f"expected whole sizes of 0 or more, got {tuple(shape)}")
+    return tuple(int(s) for s in shape)
+
+
+def _placed(tensor: Any, device: Any) -> Any:
+    return tensor if device is None else tensor.to(device)
+
+
+def _like(tensor: Any, draw: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
+    dtype = kwargs.pop("dtype", tensor.dtype)
+    device = kwargs.pop("device", tensor.device)
+    drawn = draw(*tensor.shape, dtype=dtype, **kwargs)
+    if isinstance(device, tuple):
+        return drawn.shard(device, tensor.uop.axis)
+    return _placed(drawn, None if device == drawn.device else device)

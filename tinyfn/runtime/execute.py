@@ -1,0 +1,239 @@
+"""Run a list of calls: compile what is new, then launch kernels, copies and programs in order."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tinyfn import codegen
+from tinyfn.codegen import cache
+from tinyfn.device import Buffer, Device
+from tinyfn.errors import ScheduleError
+from tinyfn.helpers import DEBUG, NATIVE, GlobalCounters
+from tinyfn.runtime import copy
+from tinyfn.schedule.memory import MemoryPlan
+from tinyfn.uop.ops import Ops, UOp
+
+
+@dataclass(frozen=True)
+class Program:
+    """A compiled kernel: what the generator said of it, and its native entry."""
+
+    generated: codegen.Generated
+    kernel: Any
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self.generated.name
+
+
+@dataclass
+class Step:
+    """One call made ready: what to run and the memory of each slot, by parameter."""
+
+    call: UOp
+    run: Callable[[dict[str, int]], None]
+    memory: list[tuple[Buffer, ...]]
+    program: Program | None = None
+    count: int = 1
+    moved: int = 0
+    slots: tuple[str, ...] = field(default=())
+
+
+_programs: dict[tuple[UOp, Any], Program] = {}
+
+
+class _Recorders(threading.local):
+    def __init__(self) -> None:
+        self.active: list[Callable[[UOp, dict[str, int], MemoryPlan], None]] = []
+
+
+recorders = _Recorders()
+
+
+def run(
+    linear: UOp, variables: dict[str, int], plan: MemoryPlan | None = None, count: bool = True
+) -> None:
+    """Run every call of a LINEAR with these values of its variables."""
+    if plan is not None:
+        place_temporaries(plan)
+    for record in recorders.active:
+        record(linear, variables, plan or MemoryPlan())
+    steps = prepare(linear.src)
+    for step in steps:
+        launch(step, variables, count)
+
+
+def place_temporaries(plan: MemoryPlan) -> None:
+    """Give every temporary its part of a new arena."""
+    arenas: dict[Any, list[Buffer]] = {}
+    for device, nbytes in plan.arenas:
+        slots = device if isinstance(device, tuple) else (device,)
+        arenas[device] = [Buffer(slot, nbytes, codegen.BYTE) for slot in slots]
+    for part in plan.slices:
+        dtype, size = part.memory.dtype, int(np.prod(part.memory.arg.shape, dtype=np.int64))
+        views = [Buffer.view_of(a, part.offset, size, dtype) for a in arenas[part.device]]
+        part.memory.set_buffer(tuple(views) if isinstance(part.device, tuple) else views[0])
+
+
+def prepare(calls: Sequence[UOp]) -> list[Step]:
+    """Steps for the calls; all kernels that are new are compiled together."""
+    compile_missing(c.src[0] for c in calls if c.src[0].op is Ops.SINK)
+    return [_step(call) for call in calls]
+
+
+def compile_missing(sinks: Iterable[UOp]) -> None:
+    """Compile the kernel graphs that have no program yet, in one batch."""
+    target = Device[Device.DEFAULT].target
+    missing = [s for s in dict.fromkeys(sinks) if (s, target) not in _programs]
+    if not missing:
+        return
+    generated = [codegen.generate(sink, target) for sink in missing]
+    if DEBUG >= 4:
+        for one in generated:
+            print(one.source)
+    kernels = cache.fetch([g.source for g in generated])
+    for sink, one, kernel in zip(missing, generated, kernels, strict=True):
+        _programs[(sink, target)] = Program(one, kernel)
+
+
+def program_of(sink: UOp) -> Program:
+    """The compiled program of a kernel graph."""
+    return _programs[(sink, Device[Device.DEFAULT].target)]
+
+
+def memory_of(argument: UOp) -> tuple[Buffer, ...]:
+    """The buffers of an argument: one, or one a slot."""
+    found = argument.buffer
+    return found if isinstance(found, tuple) else (found,)
+
+
+def _step(call: UOp) -> Step:
+    body = call.src[0]
+    if body.op is Ops.SINK:
+        return _kernel_step(call)
+    if body.op is Ops.COPY:
+        return _copy_step(call)
+    if body.op is Ops.PROGRAM:
+        return _program_step(call)
+    raise ScheduleError(f"a LINEAR holds kernels, copies and programs; got {body!r}")
+
+
+def _slots_of(call: UOp, arguments: Sequence[UOp]) -> tuple[str, ...]:
+    device = next((a.device for a in arguments if a.device is not None), Device.DEFAULT)
+    return device if isinstance(device, tuple) else (device,)
+
+
+def _kernel_step(call: UOp) -> Step:
+    program = program_of(call.src[0])
+    arguments = [call.src[1 + slot] for slot in program.generated.buffers]
+    memory = [memory_of(a) for a in arguments]
+    slots = _slots_of(call, arguments)
+
+    def start(variables: dict[str, int]) -> None:
+        blocks = []
+        for number, _ in enumerate(slots):
+            parts = [m[number if len(m) > 1 else 0].ensure() for m in memory]
+            values = [
+                number if name == "slot" else variables[name] for name in program.generated.variables
+            ]
+            blocks.append((parts, values))
+        extent = size_under(program.generated.extent, variables)
+        launch_kernel(program, blocks, extent)
+
+    return Step(call, start, memory, program, len(slots), slots=slots)
+
+
+def size_under(size: Any, variables: dict[str, int]) -> int:
+    """A size that may depend on variables, as a number."""
+    return size if isinstance(size, int) else size.sym_infer(variables)
+
+
+def launch_kernel(
+    program: Program, blocks: list[tuple[list[Buffer], list[int]]], extent: int
+) -> None:
+    """Run a kernel on every slot's arguments."""
+    if not NATIVE:
+        for parts, values in blocks:
+            arrays = [b.array() for b in parts]
+            program.kernel.python(*arrays, *values, 0, extent)
+        return
+    packed = [
+        np.array([*(b.address for b in parts), *values], dtype=np.int64) for parts, values in blocks
+    ]
+    work = program.generated
+    Device[Device.DEFAULT].launch(program.kernel.address, packed, extent, work.step, work.memory)
+
+
+def _copy_step(call: UOp) -> Step:
+    target, source = memory_of(call.src[1]), memory_of(call.src[2])
+
+    def start(_variables: dict[str, int]) -> None:
+        for number, to in enumerate(target):
+            copy.copy(to.ensure(), source[number if len(source) > 1 else 0].ensure())
+
+    return Step(call, start, [target, source], None, len(target), target[0].nbytes * len(target))
+
+
+def _program_step(call: UOp) -> Step:
+    body = call.src[0]
+    info = body.arg
+    binary = next((s.arg for s in body.src if s.op is Ops.BINARY), None)
+    if binary is None:
+        source = next((s.arg for s in body.src if s.op is Ops.SOURCE), None)
+        if source is None:
+            raise ScheduleError(f"the program {info.name} has neither SOURCE nor BINARY")
+        binary = Device[Device.DEFAULT].compiler.compile(source)
+    order = info.globals or tuple(range(len(call.src) - 1))
+    memory = [memory_of(call.src[1 + slot]) for slot in order]
+    slots = _slots_of(call, call.src[1:])
+
+    def start(variables: dict[str, int]) -> None:
+        values = [variables[getattr(v, "arg", v).name] for v in info.vars]
+        for number, _ in enumerate(slots):
+            parts = [m[number if len(m) > 1 else 0].ensure() for m in memory]
+            Device[Device.DEFAULT].run_binary(binary, info.name, parts, values)
+
+    return Step(call, start, memory, None, len(slots), slots=slots)
+
+
+def launch(step: Step, variables: dict[str, int], count: bool = True) -> None:
+    """Run one step and count it."""
+    started = time.perf_counter()
+    step.run(variables)
+    seconds = time.perf_counter() - started
+    if count:
+        note(step, variables, seconds)
+
+
+def note(step: Step, variables: dict[str, int], seconds: float) -> None:
+    """Add a step to the counters; print its line under DEBUG=2."""
+    operations, moved = work_of(step, variables)
+    if step.program is not None or step.call.src[0].op is Ops.PROGRAM:
+        GlobalCounters.kernel_count += step.count
+    GlobalCounters.global_ops += operations
+    GlobalCounters.global_mem += moved
+    GlobalCounters.time_sum_s += seconds
+    if DEBUG >= 2:
+        name = step.program.name if step.program is not None else step.call.src[0].op.name.lower()
+        place = ",".join(step.slots) or str(step.call.device)
+        print(
+            f"{place:8} {name:42} {seconds * 1e6:10.1f} us "
+            f"{moved / max(seconds, 1e-9) * 1e-9:8.2f} GB/s "
+            f"{operations / max(seconds, 1e-9) * 1e-9:8.2f} GFLOP/s"
+        )
+
+
+def work_of(step: Step, variables: dict[str, int]) -> tuple[int, int]:
+    """Operations and bytes of a step over all its slots."""
+    if step.program is None:
+        return 0, step.moved
+    generated = step.program.generated
+    operations = size_under(generated.ops, variables) * step.count
+    return operations, size_under(generated.memory, variables) * step.count

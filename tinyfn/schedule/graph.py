@@ -1,0 +1,105 @@
+"""Questions that several passes ask of the per-slot tensor graph: what is memory, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from typing import Any
+
+from tinyfn import call as calls
+from tinyfn.uop import opcodes
+from tinyfn.uop.info import BufferInfo
+from tinyfn.uop.ops import Ops, UOp
+
+MEMORY = frozenset(
+    (Ops.BUFFER, Ops.PARAM, Ops.AFTER, Ops.COPY, Ops.MSELECT, Ops.MSTACK, Ops.SCATTER_ADD)
+)
+EXTERNAL = -1_000_000_000
+INLINED = -2_000_000_000
+TEMPORARY = -3_000_000_000
+
+
+class Places:
+    """Where the values that a schedule stores are kept."""
+
+    def __init__(self, template_of: Callable[[UOp], Any]) -> None:
+        self.template_of = template_of
+        self.table: dict[UOp, UOp] = {}
+        self.instances: dict[UOp, tuple[Any, dict[UOp, UOp]]] = {}
+        self.count = 0
+        self.cuts: set[UOp] = set()
+
+    def temporary(self, node: UOp) -> UOp:
+        """Memory of its own for a node."""
+        if node not in self.table:
+            self.table[node] = self.fresh(node)
+        return self.table[node]
+
+    def fresh(self, like: UOp) -> UOp:
+        """New memory that can hold the node's elements."""
+        info = BufferInfo(TEMPORARY - self.count, like.device, like.max_shape, "temporary")
+        self.count += 1
+        return UOp(Ops.BUFFER, like.dtype, (), info)
+
+    def of(self, node: UOp) -> UOp:
+        """The buffer that holds a node's elements."""
+        if node in self.table:
+            return self.table[node]
+        if node.op in (Ops.BUFFER, Ops.PARAM):
+            return node
+        if node in self.cuts:
+            return self.temporary(node)
+        if node.op is Ops.AFTER and (slot := calls.output_slot(node)) is not None:
+            template, renamed = self.instance(node.src[1])
+            found: UOp = template.results[slot].substitute(renamed)
+            return found
+        if node.op in opcodes.MOVEMENT or node.op in (Ops.AFTER, Ops.DETACH):
+            return self.of(node.src[0])
+        if node.op is Ops.MSELECT:
+            return self.of(node.src[0]).mselect(node.arg)
+        if node.op is Ops.MSTACK:
+            return UOp(Ops.MSTACK, node.dtype, tuple(self.of(s) for s in node.src))
+        return self.temporary(node)
+
+    def instance(self, call: UOp) -> tuple[Any, dict[UOp, UOp]]:
+        """A precompiled body for this call: its schedule, and its memory by other names."""
+        if call not in self.instances:
+            template = self.template_of(call.src[0])
+            renamed = {p: self.of(call.src[1 + p.arg.slot]) for p in template.parameters}
+            for memory in template.temporaries:
+                renamed[memory] = self.fresh(memory)
+            self.instances[call] = (template, renamed)
+        return self.instances[call]
+
+
+def is_memory(node: UOp) -> bool:
+    """Whether the node stands for memory that other kernels or the caller fill."""
+    return node.op in MEMORY
+
+
+def memory_shape(place: UOp) -> tuple[int, ...]:
+    """The shape of one slot's part of a buffer."""
+    return tuple(place.max_shape)
+
+
+def strip_views(node: UOp, cuts: Container[UOp] = ()) -> UOp:
+    """The node below all movement, or the first on the way that is stored itself."""
+    while (node.op in opcodes.MOVEMENT or node.op is Ops.DETACH) and node not in cuts:
+        node = node.src[0]
+    return node
+
+
+def strip_reshapes(node: UOp) -> UOp:
+    """The node with the same elements in the same order."""
+    while node.op in (Ops.RESHAPE, Ops.DETACH):
+        node = node.src[0]
+    return node
+
+
+def is_whole(node: UOp) -> bool:
+    """Whether the node is memory seen whole and in order."""
+    return is_memory(strip_reshapes(node))
+
+
+def device_of(node: UOp, default: str) -> Any:
+    """The node's device, or the default for what lives nowhere."""
+    return default if node.device is None else node.device

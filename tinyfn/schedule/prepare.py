@@ -1,0 +1,164 @@
+"""The graph made ready for fusing: markers dropped, long reductions split, hazards removed."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from tinyfn.dtype import dtypes
+from tinyfn.helpers import prod
+from tinyfn.schedule.cut import elements, is_contraction, value_sources
+from tinyfn.schedule.graph import is_whole
+from tinyfn.uop import opcodes
+from tinyfn.uop.ops import Ops, Rules, UOp, rewrite, substitute, toposort
+
+FEW = 16
+CHUNK = 16384
+IDENTITY = {Ops.ADD: 0, Ops.MUL: 1}
+
+PREPARE = Rules("prepare")
+
+
+@PREPARE.on(Ops.DETACH, Ops.CONTIGUOUS_BACKWARD)
+def marker(node: UOp) -> UOp:
+    """Markers for gradients mean nothing from here on."""
+    return node.src[0]
+
+
+@PREPARE.on(Ops.CONTIGUOUS)
+def contiguous_already(node: UOp) -> UOp | None:
+    """Memory seen whole is stored as it is."""
+    return node.src[0] if node.arg is None and is_whole(node.src[0]) else None
+
+
+@PREPARE.on(Ops.BIND)
+def unbind(node: UOp) -> UOp:
+    """Kernels take variables; their values come with the schedule."""
+    return node.src[0]
+
+
+@PREPARE.on(Ops.REDUCE_AXIS)
+def split_long_reduction(node: UOp) -> UOp | None:
+    """Few results of many elements: fixed chunks in parallel first, their results after.
+
+    Before: sum(x) of shape (n,). After: sum(CONTIGUOUS(sum(x as (n / c, c), 1)), 0).
+    """
+    source = node.src[0]
+    if not all(isinstance(s, int) for s in source.shape) or is_contraction(node):
+        return None
+    axes = node.arg.axes
+    total = prod(source.shape[a] for a in axes)
+    if elements(node) > FEW or total < 2 * CHUNK:
+        return None
+    order = (*(a for a in range(len(source.shape)) if a not in axes), *axes)
+    kept = tuple(source.shape[a] for a in order[: len(order) - len(axes)])
+    flat = source._move("PERMUTE", order)._move("RESHAPE", (*kept, total))
+    chunk = _chunk(total)
+    padded = -(-total // chunk) * chunk
+    if padded != total:
+        flat = _padded(flat, node.arg.op, padded)
+    parts = flat._move("RESHAPE", (*kept, padded // chunk, chunk))
+    first = parts._reduce(node.arg.op.name, (len(kept) + 1,)).contiguous()
+    return first._reduce(node.arg.op.name, (len(kept),))._move("RESHAPE", node.shape)
+
+
+def _chunk(total: int) -> int:
+    """A divisor of the length near CHUNK, else CHUNK itself."""
+    for size in range(2 * CHUNK, CHUNK // 4, -1):
+        if total % size == 0:
+            return size
+    return CHUNK
+
+
+def _padded(flat: UOp, op: Ops, size: int) -> UOp:
+    """The last axis filled up with what changes nothing."""
+    length = flat.shape[-1]
+    around = [0] * (2 * len(flat.shape) - 1) + [size - length]
+    padded = flat._move("PAD", around)
+    if op is Ops.ADD:
+        return padded
+    low, high = flat.dtype.min, flat.dtype.max
+    identity = {Ops.MUL: 1, Ops.MAX: low, Ops.MIN: high}[op]
+    shape = [1] * (len(flat.shape) - 1) + [size]
+    position = UOp._iota(size, dtypes.int32)._move("RESHAPE", shape)
+    inside = position._move("EXPAND", padded.shape)._alu("CMPLT", UOp.const(length, dtypes.int32))
+    return inside._alu("WHERE", padded, UOp.const(identity, flat.dtype))
+
+
+def prepare(root: UOp) -> UOp:
+    """The graph ready for fusing."""
+    return keep_old_values(cast(UOp, rewrite(root, PREPARE)))
+
+
+def keep_old_values(root: UOp) -> UOp:
+    """Values that mix memory before and after a store read a copy of what was before.
+
+    Before: ADD(x, AFTER(x, STORE(x, v))). After: ADD(CONTIGUOUS(x), AFTER(x, STORE(x, v))).
+    """
+    order = toposort([root], enter_calls=False)
+    users: dict[UOp, list[UOp]] = {}
+    for node in order:
+        for source in node.src:
+            users.setdefault(source, []).append(node)
+    table: dict[UOp, UOp] = {}
+    for node in order:
+        if node.op is Ops.AFTER and any(e.op in (Ops.STORE, Ops.CALL) for e in node.src[1:]):
+            for old in _read_beside(node, users):
+                table[old] = _copied(old)
+    if not table:
+        return root
+    return cast(UOp, _replace_values(root, order, table))
+
+
+def _copied(node: UOp) -> UOp:
+    return UOp(Ops.CONTIGUOUS, node.dtype, (node,), "copy")
+
+
+def _read_beside(after: UOp, users: dict[UOp, list[UOp]]) -> set[UOp]:
+    """Values that read the memory before the effect, used by what runs after it."""
+    state = after.src[0]
+    while state.op in opcodes.MOVEMENT:
+        state = state.src[0]
+    later: dict[UOp, None] = {}
+    stack = [after]
+    while stack:
+        node = stack.pop()
+        for user in users.get(node, ()):
+            if user not in later and user.shape is not None:
+                later[user] = None
+                stack.append(user)
+    found: set[UOp] = set()
+    for node in later:
+        if node.op is Ops.AFTER:
+            continue
+        for source in value_sources(node):
+            if source is not after and source not in later and _reads(source, state, after):
+                found.add(source)
+    return found
+
+
+def _reads(node: UOp, state: UOp, stop: UOp) -> bool:
+    stack, seen = [node], set()
+    while stack:
+        top = stack.pop()
+        if top is state:
+            return True
+        if top in seen or top is stop:
+            continue
+        seen.add(top)
+        stack += value_sources(top)
+    return False
+
+
+def _replace_values(root: UOp, order: list[UOp], table: dict[UOp, UOp]) -> UOp:
+    """Put copies in the place of old values wherever they are read, not where memory is written."""
+    done: dict[UOp, UOp] = {}
+    for node in order:
+        values = set(value_sources(node)) if node.op is not Ops.AFTER else set()
+        src = []
+        for source in node.src:
+            new = done.get(source, source)
+            if source in table and source in values:
+                new = substitute([table[source]], {source: new})[0]
+            src.append(new)
+        done[node] = node.with_src(tuple(src))
+    return done[root]

@@ -1,0 +1,1 @@
+"""The graph: interned nodes, their meaning, and the engine that rewrites them. Door: `uop.ops`."""

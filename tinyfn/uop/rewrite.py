@@ -1,0 +1,98 @@
+"""The one engine that rewrites graphs: sources first, each node to a fixed point, no recursion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tinyfn.errors import ScheduleError
+from tinyfn.uop.match import Rules
+from tinyfn.uop.opcodes import Ops
+
+LIMIT = 1000
+
+
+def toposort(roots: Iterable[Any], enter_calls: bool = True, gate: Any = None) -> list[Any]:
+    """Every node below the roots, sources before users.
+
+    `enter_calls=False` does not go into the bodies of calls; `gate(node)` false stops below it.
+    """
+    order: dict[Any, None] = {}
+    stack: list[tuple[Any, bool]] = [(root, False) for root in reversed(list(roots))]
+    while stack:
+        node, ready = stack.pop()
+        if node in order:
+            continue
+        if ready:
+            order[node] = None
+            continue
+        stack.append((node, True))
+        if gate is not None and not gate(node):
+            continue
+        src = node.src[1:] if not enter_calls and node.op is Ops.CALL else node.src
+        stack.extend((s, False) for s in reversed(src) if s not in order)
+    return list(order)
+
+
+def rewrite(
+    root: Any,
+    rules: Rules,
+    context: Any = None,
+    enter_calls: bool = False,
+    memo: dict[Any, Any] | None = None,
+) -> Any:
+    """The graph with every rule applied wherever it applies; `memo` is kept between runs."""
+    done: dict[Any, Any] = {} if memo is None else memo
+    replaced: dict[Any, Any] = {}
+    fired: dict[Any, int] = {}
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        if node in done:
+            stack.pop()
+            continue
+        if node in replaced:
+            target = replaced[node]
+            if target in done:
+                done[node] = done[target]
+                stack.pop()
+            else:
+                _count(fired, node, rules)
+                stack.append(target)
+            continue
+        keep_body = node.op is Ops.CALL and not enter_calls
+        below = node.src[1:] if keep_body else node.src
+        missing = [s for s in below if s not in done]
+        if missing:
+            stack.extend(reversed(missing))
+            continue
+        src = tuple(done[s] for s in below)
+        new = node.with_src((node.src[0], *src) if keep_body else src)
+        found = rules.apply(new, context)
+        if found is not None:
+            replaced[node] = found
+            continue
+        done[node] = done[new] = new
+        stack.pop()
+    return done[root]
+
+
+def _count(fired: dict[Any, int], node: Any, rules: Rules) -> None:
+    fired[node] = fired.get(node, 0) + 1
+    if fired[node] > LIMIT:
+        raise ScheduleError(f"the rules {rules.name!r} never come to rest at {node!r}")
+
+
+def substitute(roots: Iterable[Any], table: Mapping[Any, Any], enter_calls: bool = False) -> Any:
+    """The roots with nodes replaced by the table; what replaces a node is not searched again."""
+    done: dict[Any, Any] = dict(table)
+    order = toposort(roots, enter_calls, gate=lambda node: node not in table)
+    for node in order:
+        if node in done:
+            continue
+        if not enter_calls and node.op is Ops.CALL:
+            src = (node.src[0], *(done[s] for s in node.src[1:]))
+        else:
+            src = tuple(done[s] for s in node.src)
+        done[node] = node.with_src(src)
+    return [done[root] for root in roots]

@@ -13,6 +13,8 @@ from typing import Any
 
 from tinyfn.codegen.native.math.error_function import erf
 from tinyfn.codegen.native.math.exponential import exp, exp2, expm1, sigmoid, tanh
+from tinyfn.codegen.native.math.hyperbolic import acosh, asinh, atanh, cosh, sinh
+from tinyfn.codegen.native.math.inverse import acos, asin, atan
 from tinyfn.codegen.native.math.lanes import Lanes, Real
 from tinyfn.codegen.native.math.logarithm import log, log1p, log2
 from tinyfn.codegen.native.math.power import power
@@ -32,6 +34,14 @@ FUNCTIONS: dict[str, Callable[..., Real]] = {
     "sigmoid": sigmoid,
     "erf": erf,
     "pow": power,
+    "asin": asin,
+    "acos": acos,
+    "atan": atan,
+    "sinh": sinh,
+    "cosh": cosh,
+    "asinh": asinh,
+    "acosh": acosh,
+    "atanh": atanh,
 }
 
 

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 from tinyfn.codegen.native.math.coefficients import POLYNOMIALS, SPLIT
 from tinyfn.codegen.native.math.lanes import Lanes, Real, Whole
-from tinyfn.codegen.native.math.pairs import divide, fast_two_sum
+from tinyfn.codegen.native.math.pairs import Pair, divide, fast_two_sum
 
 # Smaller results are denormal: they are computed 2^64 times as large and scaled down at the end.
 LIFT = 64
+LOWER = 2.0**-LIFT
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def scaled(lanes: Lanes, doubled: Real, n: Whole, x: Real, reach: Reach) -> Real
     """2^n * doubled / 2 with one rounding: n up to the end of the range, and denormal results."""
     small = x < reach.normal
     scale = power_of_two(lanes, n, small.pick_whole(LIFT - 1, -1))
-    return doubled * scale * small.pick(2.0**-LIFT, 1.0)
+    return doubled * scale * small.pick(LOWER, 1.0)
 
 
 def exp(lanes: Lanes, x: Real) -> Real:
@@ -89,19 +90,21 @@ def doubled_exp2(lanes: Lanes, r: Real) -> Real:
 def expm1(lanes: Lanes, x: Real) -> Real:
     """e^x - 1 = 2^n (e^r - 1) + (2^n - 1); half of it until the end, so that 2^n stays finite."""
     top = x.at_least(MINUS_ONE[lanes.element]).at_most(REACH[lanes.element].high)
-    high, low = half_expm1(lanes, top)
+    high, low = scaled_expm1(lanes, top, 1)
     result = (high + low) * 2.0
     # Halving loses the last digit of denormal numbers, and 0 its sign.
     return (abs(x) < lanes.format.smallest * 4).select(x, result)
 
 
-def half_expm1(lanes: Lanes, x: Real) -> tuple[Real, Real]:
-    """(e^x - 1) / 2 as a pair, x within the range of float."""
+def scaled_expm1(lanes: Lanes, x: Real, halvings: int) -> Pair:
+    """(e^x - 1) / 2^halvings as a pair, where that is within the range of float."""
     n, r, r_low = reduce(lanes, x)
-    scale = power_of_two(lanes, n, -1)
-    high, low = fast_two_sum(scale - 0.5, r * scale)
-    square = r * r
-    return high, low + lanes.fma(square, tail(lanes, r), r_low) * scale
+    scale, one = power_of_two(lanes, n, -halvings), 0.5**halvings
+    whole = scale - one
+    high, low = fast_two_sum(whole, r * scale)
+    low = low + ((scale - whole) - one)
+    series = lanes.horner(r, POLYNOMIALS["expm1_tail"][lanes.element])
+    return high, lanes.fma(lanes.careful_fma(r * r, series, r_low), scale, low)
 
 
 def narrow_exp(lanes: Lanes, x: Real) -> Real:
@@ -122,19 +125,19 @@ def tanh(lanes: Lanes, x: Real) -> Real:
 
 
 def sigmoid(lanes: Lanes, x: Real) -> Real:
-    """1 / (1 + e) for x >= 0, e / (1 + e) for x < 0, e = exp(-|x|); a quotient of pairs."""
-    reach = REACH[lanes.element]
-    size = -(abs(x).at_most(-reach.low))
+    """1 / (1 + e) for x >= 0, e / (1 + e) for x < 0, e = exp(-|x|); a quotient of pairs.
+
+    Numerators are 2^64 times as large until the end, so that e / (1 + e) can get denormal.
+    """
+    size = (-abs(x)).at_least(REACH[lanes.element].low)
     n, r, r_low = reduce(lanes, size)
     rest = r + lanes.fma(r * r, tail(lanes, r), r_low)
     power, power_low = fast_two_sum(lanes.real(1.0), rest)
-    small = size < reach.normal
-    scale = power_of_two(lanes, n, small.pick_whole(LIFT, 0))
-    back = small.pick(2.0**-LIFT, 1.0)
+    scale = power_of_two(lanes, n, LIFT)
     lifted, lifted_low = power * scale, power_low * scale
-    bottom = lanes.fma(lifted, back, 1.0)
-    bottom_low = lanes.fma(lifted_low, back, lanes.fma(lifted, back, 1.0 - bottom))
+    bottom = lanes.fma(lifted, LOWER, 1.0)
+    bottom_low = lanes.fma(lifted_low, LOWER, lanes.fma(lifted, LOWER, 1.0 - bottom))
     negative = x < 0.0
-    top = (negative.select(lifted, 1.0), negative.select(lifted_low, 0.0))
+    top = (negative.select(lifted, 1.0 / LOWER), negative.select(lifted_low, 0.0))
     quotient, correction = divide(lanes, top, (bottom, bottom_low))
-    return (quotient + correction) * negative.select(back, 1.0)
+    return (quotient + correction) * LOWER

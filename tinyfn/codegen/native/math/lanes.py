@@ -1,8 +1,8 @@
 """Numbers in lanes: operators on scalar or vector LLVM values; functions then read like formulas.
 
 `Lanes` knows the element type and the count of lanes and makes constants. `Real`, `Whole` and
-`Mask` are floats, integers of the same width, and booleans. Nothing here is reassociated or contracted by
-itself: a fused multiply-add is written `fma`.
+`Mask` are floats, integers of the same width, and booleans. Nothing here is reassociated or
+contracted by itself: a fused multiply-add is written `fma`.
 """
 
 from __future__ import annotations

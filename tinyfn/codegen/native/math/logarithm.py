@@ -63,17 +63,29 @@ def log2(lanes: Lanes, x: Real) -> Real:
     high, low = SPLIT["log2e"][lanes.element]
     product, error = two_product(lanes, f, high)
     error = lanes.fma(f, low, error)
-    return at_ends(x, e + (product + lanes.fma(tail(lanes, f), high, error)), 0.0)
+    if lanes.element == "f64":
+        return at_ends(x, e + (product + lanes.fma(tail(lanes, f), high, error)), 0.0)
+    # The factor 1 / ln(2) leaves no room for the rounding of f^2: half of it is a term by itself.
+    square, square_low = two_product(lanes, f, f)
+    cube = f * square * lanes.horner(f, POLYNOMIALS["log_tail"]["f32"])
+    error = lanes.fma(lanes.fma(square_low, -0.5, cube), high, error)
+    return at_ends(x, e + (product + lanes.careful_fma(square, -0.5 * high, error)), 0.0)
 
 
 def log1p(lanes: Lanes, x: Real) -> Real:
-    """log(u) + c / u with 1 + x = u + c exactly."""
+    """log(1 + x)."""
+    return log1p_of_pair(lanes, x, lanes.real(-0.0))
+
+
+def log1p_of_pair(lanes: Lanes, x: Real, low: Real) -> Real:
+    """log(1 + x + low) = log(u) + c / u with 1 + x + low = u + c."""
     u, c = two_sum(lanes.real(1.0), x)
+    c = c + low
     exponent, f = split(lanes, u)
     # Far out c no longer counts; the limit keeps the factor 2^-e normal.
     inverse = ((lanes.format.bias - exponent.at_most(64)) << lanes.format.mantissa).real()
     f, c = fast_two_sum(f, c * inverse)
     e = exponent.number()
-    high, low = SPLIT["ln2"][lanes.element]
-    small = lanes.fma(-f, c, c) + lanes.fma(e, low, tail(lanes, f))
+    high, short = SPLIT["ln2"][lanes.element]
+    small = lanes.fma(-f, c, c) + lanes.fma(e, short, tail(lanes, f))
     return at_ends(x, lanes.fma(e, high, f + small), -1.0).with_sign_of(x)

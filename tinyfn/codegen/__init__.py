@@ -13,11 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from tinyfn.codegen import estimate, python
+from tinyfn.codegen.cost import Profile
 from tinyfn.codegen.emit import emit
 from tinyfn.codegen.loops import Kernel
 from tinyfn.codegen.lower import lower
 from tinyfn.codegen.normalise import normalise
 from tinyfn.codegen.parallel import split_over_threads, units
+from tinyfn.codegen.tile import choose_copies
+from tinyfn.codegen.vectorize import choose_lanes
 from tinyfn.device import Target
 from tinyfn.uop.ops import UOp
 
@@ -46,6 +49,9 @@ def generate(sink: UOp, target: Target) -> Generated:
     name = kernel_name(sink, target)
     sink = normalise(sink)  # one flat offset an access
     kernel = lower(sink, name)  # the tree of loops
+    profile = Profile(kernel)
+    choose_lanes(kernel, profile, target)  # one vector axis in every nest
+    choose_copies(kernel, profile, target)  # register tiles, several accumulators
     split_over_threads(kernel, target)
     program = emit(kernel)  # statements
     extent, step = units(kernel)

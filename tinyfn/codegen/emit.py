@@ -66,7 +66,7 @@ class Emitter:
         """The whole kernel."""
         parameters = self.declare()
         self.split(self.kernel)
-        return Program(self.kernel.name, parameters, self.writer.scopes[0].statements, self.kernel.about)
+        return Program(self.kernel.name, parameters, self.writer.finished(), self.kernel.about)
 
     def declare(self) -> list[tuple[str, str]]:
         """Names for parameters and scratch."""
@@ -95,7 +95,9 @@ class Emitter:
         """The loop over the units of lo..hi, and what a unit is."""
         parallel = kernel.parallel
         if parallel.direct:
-            self.limits[parallel.loops[0].range] = (named("lo"), named("hi"))
+            loop = parallel.loops[0]
+            self.limits[loop.range] = (named("lo"), named("hi"))
+            self.arithmetic.multiple["lo"] = (loop.lanes or 1) * loop.copies
             self.nest(kernel, 0)
             return
         with self.writer.loop(named("lo"), named("hi"), 1) as counter:
@@ -304,8 +306,8 @@ class Emitter:
 
     def key(self, node: UOp, pick: Pick) -> Any:
         """The accumulator of a choice of copies."""
-        ranges = {**node.ranges, **dict.fromkeys(node.src[1:])}
-        return (node, frozenset((r, i) for r, i in pick.items() if r in ranges))
+        around = frozenset((r, i) for r, i in pick.items() if r in node.ranges)
+        return (node, around, tuple(pick.get(r, 0) for r in node.src[1:]))
 
     def lanes_of(self, closing: Closing) -> tuple[int, bool]:
         """The lanes of the accumulators, and whether they are combined in the end."""

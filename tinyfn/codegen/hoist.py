@@ -151,6 +151,16 @@ class Writer:
         yield
         self.scopes[-2].statements += self.scopes.pop().statements
 
+    def finished(self) -> list[Statement]:
+        """The statements of the whole kernel, without those whose result nothing uses."""
+        body = self.scopes[0].statements
+        while True:
+            used = set(names_in(body))
+            trimmed = without_unused(body, used)
+            if trimmed == body:
+                return body
+            body = trimmed
+
     # *** what is known of nodes ***
 
     def recall(self, key: Any) -> Any:
@@ -163,3 +173,41 @@ class Writer:
     def remember(self, key: Any, value: Any) -> None:
         """Keep what a node is until the current scope ends."""
         self.scopes[-1].nodes[key] = value
+
+
+def names_in(statements: list[Statement]) -> Iterator[str]:
+    """The names that statements use."""
+    for statement in statements:
+        if isinstance(statement, For):
+            yield from _names(statement.start)
+            yield from _names(statement.stop)
+            yield from names_in(statement.body)
+        elif isinstance(statement, Assign):
+            yield from _names(statement.value)
+        else:
+            for argument in statement.args:
+                yield from _names(argument)
+
+
+def _names(argument: Any) -> Iterator[str]:
+    if isinstance(argument, str):
+        yield argument
+    elif isinstance(argument, Sum):
+        yield from (name for name, _ in argument.terms)
+    elif isinstance(argument, Binary):
+        yield from _names(argument.left)
+        yield from _names(argument.right)
+
+
+def without_unused(statements: list[Statement], used: set[str]) -> list[Statement]:
+    """The statements that name something used, or have an effect."""
+    kept: list[Statement] = []
+    for statement in statements:
+        if isinstance(statement, For):
+            body = without_unused(statement.body, used)
+            same = body == statement.body
+            parts = (statement.name, statement.start, statement.stop, statement.step, body)
+            kept.append(statement if same else For(*parts, statement.comment))
+        elif isinstance(statement, Do) or statement.name in used:
+            kept.append(statement)
+    return kept

@@ -52,8 +52,13 @@ def _inside(index: UOp, size: Any) -> UOp | None:
     return None if found is None or (is_const(found) and found.arg) else found
 
 
-def source_index(node: UOp, index: Index) -> tuple[Index, UOp | None]:
-    """The index into the source of a movement node, and the condition under which it is inside."""
+def source_index(
+    node: UOp, index: Index, symbols: Sequence[UOp]
+) -> tuple[Index, UOp | None]:
+    """The index into the source of a movement node, and the condition under which it is inside.
+
+    `symbols` are the node's symbolic sizes.
+    """
     before = node.src[0].shape
     if node.op is Ops.RESHAPE:
         return _unflatten(flat_index(index, node.shape), before), None
@@ -68,7 +73,7 @@ def source_index(node: UOp, index: Index) -> tuple[Index, UOp | None]:
             add_many(i, [(number(s), 1), (i, -1)], -1) if axis in node.arg else i
             for axis, (i, s) in pairs
         ), None
-    sizes = unpack(node.arg, node.src[1:])
+    sizes = unpack(node.arg, symbols)
     if node.op is Ops.SHRINK:
         starts = zip(index, sizes[::2], strict=True)
         return tuple(add_many(i, [(i, 1), (number(b), 1)]) for i, b in starts), None

@@ -79,9 +79,8 @@ class Normaliser:
             loops = tuple(s for s in src[1:] if s.op is Ops.RANGE)
             return src[0] if not loops else UOp(node.op, node.dtype, (src[0], *loops), node.arg)
         new = node.with_src(src)
-        if node.op in opcodes.ELEMENTWISE:
-            return RULES.apply(new) or new
-        return new
+        found: UOp | None = RULES.apply(new) if node.op in opcodes.ELEMENTWISE else None
+        return new if found is None else found
 
     def run_before(self, node: UOp) -> UOp:
         """What must have run before memory is read, in the place of that memory."""
@@ -121,7 +120,7 @@ class Normaliser:
             elif node.op is Ops.AFTER:
                 needs += [self.done[s] for s in node.src[1:] if s in self.done]
             else:
-                index, more = source_index(node, index)
+                index, more = source_index(node, index, [self.done[s] for s in node.src[1:]])
                 valid = both(valid, more)
             node = node.src[0]
         offset = flat_index(index, node.shape)

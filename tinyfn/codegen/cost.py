@@ -1,0 +1,249 @@
+"""What a plan of the loops would cost: the measure by which vector axes and tiles are chosen.
+
+Nodes are grouped by the loop in which they are computed and the loops they depend on. A node runs
+once for every pass of the loops around it, times the copies of those loops it depends on.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from tinyfn.codegen.loops import Block, Kernel, Loop, Update, Write
+from tinyfn.codegen.normalise import gate_of, memory_of
+from tinyfn.codegen.ops import SMALL, register_bytes
+from tinyfn.dtype import dtypes
+from tinyfn.uop import opcodes
+from tinyfn.uop.info import AddrSpace
+from tinyfn.uop.ops import Ops, UOp, toposort
+from tinyfn.uop.simplify import linear_form
+
+SLOW = frozenset(
+    Ops[n] for n in "EXP EXP2 EXPM1 LOG LOG2 LOG1P SIN COS TAN TANH SIGMOID ERF".split()
+)
+MIDDLE = frozenset({Ops.DIV, Ops.SQRT, Ops.RSQRT, Ops.RECIP})
+LATENCY = 4  # updates of one accumulator wait for each other this many steps
+OVERHEAD = 0.5  # a pass of a loop by itself
+
+
+@dataclass(eq=False)
+class Group:
+    """Nodes of one loop that depend on the same loops."""
+
+    loop: Loop
+    ranges: frozenset[UOp]
+    nodes: list[UOp] = field(default_factory=list)
+    updates: list[UOp] = field(default_factory=list)
+    stores: list[UOp] = field(default_factory=list)
+
+
+class Profile:
+    """The work of every loop of a kernel."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.written = kernel.written
+        self.path: dict[Loop, tuple[Loop, ...]] = {}
+        self.groups: dict[Loop, dict[frozenset[UOp], Group]] = {}
+        self.strides: dict[tuple[UOp, UOp], int | None] = {}
+        self.seen: dict[Loop, set[UOp]] = {}
+        self.prices: dict[tuple[Group, UOp | None, int], float] = {}
+        self.walk(kernel.body, ())
+
+    # *** gathering ***
+
+    def walk(self, block: Block, path: tuple[Loop, ...]) -> None:
+        """Note the work of a block in these loops."""
+        for item in block.items:
+            if isinstance(item, Loop):
+                self.path[item] = (*path, item)
+                self.groups[item] = {}
+                self.seen[item] = set()
+                self.walk(item.body, (*path, item))
+                continue
+            if not path:
+                continue
+            for node in self.computed(item.node):
+                self.note(node, path)
+            ranges = set(item.node.ranges) | set(item.node.src[0].ranges)
+            if isinstance(item, Update):
+                ranges |= set(item.node.src[1:])
+                self.group(path[-1], ranges, path).updates.append(item.node)
+            elif isinstance(item, Write):
+                self.group(path[-1], ranges, path).stores.append(item.node)
+
+    def computed(self, root: UOp) -> list[UOp]:
+        """The data nodes written for an item."""
+        below = root.src if root.op is not Ops.STORE else (*root.src[0].src[1:], root.src[1])
+        if root.op is Ops.INDEX:
+            return [root]
+        if root.op is Ops.REDUCE:
+            below = root.src[:1]
+        order = toposort(below, gate=lambda n: n.op not in (Ops.REDUCE, Ops.AFTER))
+        return [
+            n
+            for n in order
+            if n.op is Ops.INDEX
+            or (n.op in opcodes.ELEMENTWISE and n.dtype is not dtypes.weakint)
+        ]
+
+    def note(self, node: UOp, path: tuple[Loop, ...]) -> None:
+        """Put a node into the innermost loop it depends on."""
+        for loop in reversed(path):
+            if loop.range in node.ranges:
+                if node not in self.seen[loop]:
+                    self.seen[loop].add(node)
+                    self.group(loop, set(node.ranges), self.path[loop]).nodes.append(node)
+                return
+
+    def group(self, loop: Loop, ranges: set[UOp], path: tuple[Loop, ...]) -> Group:
+        """The group of nodes in a loop that depend on these ranges."""
+        key = frozenset(p.range for p in path if p.range in ranges)
+        groups = self.groups[loop]
+        if key not in groups:
+            groups[key] = Group(loop, key)
+        return groups[key]
+
+    # *** accesses ***
+
+    def stride(self, index: UOp, loop: UOp) -> int | None:
+        """By how much the offset grows with a loop; None where that is not regular."""
+        key = (index, loop)
+        if key not in self.strides:
+            offset = gate_of(index)[1]
+            if offset.op is Ops.CAST:
+                self.strides[key] = None if loop in offset.ranges else 0
+            else:
+                terms, _ = linear_form(offset)
+                others = any(loop in t.ranges for t in terms if t is not loop)
+                self.strides[key] = None if others else terms.get(loop, 0)
+        return self.strides[key]
+
+    def inside(self, loop: Loop) -> list[Loop]:
+        """A loop and every loop in it."""
+        return [inner for inner, path in self.path.items() if loop in path]
+
+    def may_be_lanes(self, loop: Loop) -> bool:
+        """Whether iterations of a loop can be lanes, or copies, of one pass."""
+        if loop.ordered or loop.size == 1:
+            return False
+        for inner in self.inside(loop):
+            if inner is not loop and loop.range in inner.range.src[0].ranges:
+                return False
+            for group in self.groups[inner].values():
+                for store in group.stores:
+                    if loop.range not in gate_of(store.src[0])[1].ranges:
+                        return False
+        return True
+
+    def has_only_vector_types(self, loop: Loop) -> bool:
+        """Whether every op in a loop has a vector form (8-bit floats have none)."""
+        return not any(
+            n.dtype in dtypes.fp8s or any(s.dtype in dtypes.fp8s for s in n.src)
+            for inner in self.inside(loop)
+            for group in self.groups[inner].values()
+            for n in (*group.nodes, *group.updates, *group.stores)
+        )
+
+    def lanes(self, loop: Loop, vector_bytes: int) -> int:
+        """How many iterations of a loop a vector register holds."""
+        widest = 1
+        for inner in self.inside(loop):
+            for group in self.groups[inner].values():
+                if loop.range not in group.ranges:
+                    continue
+                for node in (*group.nodes, *group.updates):
+                    kinds = [node.dtype, *(s.dtype for s in node.src)]
+                    if node.op is Ops.INDEX:
+                        kinds = [node.dtype]
+                    data = [k for k in kinds if k not in (dtypes.weakint, dtypes.void)]
+                    widest = max([widest, *(register_bytes(k) for k in data)])
+                for store in group.stores:
+                    widest = max(widest, register_bytes(store.src[1].dtype))
+        lanes = max(vector_bytes // widest, 2)
+        if loop.size is not None:
+            lanes = min(lanes, 1 << max(loop.size - 1, 1).bit_length())
+        return min(lanes, 64)
+
+    # *** prices ***
+
+    def price(self, group: Group, axis: UOp | None, lanes: int) -> float:
+        """One run of a group's nodes, as vectors along the axis where they depend on it."""
+        key = (group, axis, lanes)
+        if key not in self.prices:
+            along = axis if axis is not None and axis in group.ranges else None
+            total = sum(self.node_price(n, along, lanes) for n in group.nodes)
+            for store in group.stores:
+                total += self.access_price(store.src[0], along, lanes)
+            self.prices[key] = total
+        return self.prices[key]
+
+    def node_price(self, node: UOp, axis: UOp | None, lanes: int) -> float:
+        """One run of a node."""
+        if node.op is Ops.INDEX:
+            return self.access_price(node, axis, lanes)
+        small = 1.0 if node.dtype in SMALL and node.op is not Ops.CAST else 0.0
+        if node.op in SLOW:
+            return 8 + small
+        if node.op is Ops.POW:
+            return 25 + small
+        if node.op is Ops.THREEFRY:
+            return 60
+        if node.op in (Ops.IDIV, Ops.MOD) and node.dtype.kind != "float":
+            return 4.0 * (lanes if axis is not None else 1)
+        if node.op in MIDDLE:
+            return 4 + small
+        return 1 + small
+
+    def access_price(self, index: UOp, axis: UOp | None, lanes: int) -> float:
+        """A load or store."""
+        gated = 0.3 if gate_of(index)[0] is not None else 0.0
+        stride = 0 if axis is None else self.stride(index, axis)
+        if stride in (0, 1):
+            return 1 + gated
+        return lanes * (0.8 if stride is not None else 1.1) + gated + 1
+
+    def is_private(self, index: UOp) -> bool:
+        """Whether an access is to scratch."""
+        return memory_of(index).arg.addrspace in (AddrSpace.LOCAL, AddrSpace.REG)
+
+    # *** plans ***
+
+    def cost(self, top: Loop, axis: Loop | None, lanes: int, copies: dict[Loop, int]) -> float:
+        """The cost of a loop and all in it under a plan; loops around it are passed once."""
+        total = 0.0
+        skip = len(self.path[top]) - 1
+        for loop in self.inside(top):
+            path = self.path[loop][skip:]
+            passes = math.prod(steps(p, axis, lanes, copies) for p in path)
+            total += OVERHEAD * passes
+            for group in self.groups[loop].values():
+                runs = math.prod(
+                    units(p, axis, lanes) if p.range in group.ranges else steps(p, axis, lanes, copies)
+                    for p in path
+                )
+                price = self.price(group, axis.range if axis else None, lanes)
+                for node in group.updates:
+                    price += max(1.0, LATENCY / accumulators(node, path, copies))
+                total += runs * price
+            for closing in loop.closings:
+                if axis in closing.loops:
+                    done = math.prod(units(p, axis, lanes) for p in path[:-1] if p.range in closing.node.ranges)
+                    total += done * (2 * math.log2(lanes) + 1)
+        return total
+
+
+def units(loop: Loop, axis: Loop | None, lanes: int) -> int:
+    """Vectors (or iterations) of a loop."""
+    size = loop.likely_size
+    return -(-size // lanes) if loop is axis else size
+
+
+def steps(loop: Loop, axis: Loop | None, lanes: int, copies: dict[Loop, int]) -> int:
+    """Passes of a loop."""
+    return -(-units(loop, axis, lanes) // copies.get(loop, 1))
+
+
+def accumulators(node: UOp, path: tuple[Loop, ...], copies: dict[Loop, int]) -> int:
+    """How many accumulators a REDUCE has under a plan."""
+    own = {*node.ranges, *node.src[1:]}
+    return math.prod(c for loop, c in copies.items() if loop.range in own)

@@ -55,7 +55,7 @@ def single(lanes: Lanes, size: Real, y: Real) -> Real:
     e, f = split_any(lanes, size)
     f_wide = f.to("f64")
     series = wide.horner(f_wide, POLYNOMIALS["log2_whole"]["f64"])
-    logarithm = at_limits(size.to("f64"), wide.fma(series, f_wide, e.to("f64")))
+    logarithm = wide.fma(series, f_wide, at_limits(size, e).to("f64"))
     exponent = (logarithm * y.to("f64")).at_least(reach.low).at_most(reach.high)
     shifted = exponent + wide.format.rounder
     r = (exponent - (shifted - wide.format.rounder)).to("f32")

@@ -79,7 +79,8 @@ class UOp(Construct, OpMixin):
     def __del__(self, interned: dict[Any, weakref.ref[UOp]] = _interned) -> None:
         # the table is bound here because module globals are gone when the interpreter exits
         reference = interned.get(self._intern_key)
-        if reference is not None and reference() is None:
+        # the weak reference still answers here, unless the cycle collector came first
+        if reference is not None and reference() in (None, self):
             del interned[self._intern_key]
 
     def __setattr__(self, name: str, value: Any) -> None:

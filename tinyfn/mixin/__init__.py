@@ -1,0 +1,13 @@
+"""The operator vocabulary, written once for Tensor and UOp."""
+
+from tinyfn.mixin.core import Core
+from tinyfn.mixin.indexing import IndexingMixin
+
+
+class OpMixin(IndexingMixin):
+    """Every operation; a class with the primitives of `Core` inherits it."""
+
+    __slots__ = ()
+
+
+__all__ = ["Core", "OpMixin"]

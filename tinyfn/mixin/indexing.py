@@ -1,0 +1,209 @@
+"""x[...] as numpy has it: a view by movement, then elements by number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+from tinyfn.dtype import dtypes
+from tinyfn.errors import DTypeError, IndexingError
+from tinyfn.mixin.core import Size, broadcast_shape, count, max_size, show
+from tinyfn.mixin.index import Chosen, NewAxis, Piece, Record, Single, parse_index
+from tinyfn.mixin.linalg import LinalgMixin
+
+
+class IndexingMixin(LinalgMixin):
+    """Reading by index. Ints, slices and None are views; tensors of ints gather."""
+
+    __slots__ = ()
+
+    def __getitem__(self, index: Any) -> Self:
+        """The elements that an index names, by numpy's rules.
+
+        Ints (also symbolic), slices with any step, None and `...` make a view; lists and tensors
+        of ints take elements by number: negative ones count from the end, one out of range reads 0.
+
+        Raises:
+            IndexingError: an int out of range, too many entries, a mask of unknown size.
+
+        >>> Tensor([[1, 2], [3, 4]])[:, 0].tolist()
+        [1, 3]
+        """
+        records = self._records(index)
+        if not any(isinstance(r, Chosen) for r in records):
+            return self._view(records)
+        return self._choose(records)
+
+    def view_of(self, index: Any) -> Self:
+        """The view that an index of ints, slices, None and `...` names.
+
+        Raises:
+            IndexingError: the index has a list or tensor, which names no view.
+        """
+        records = self._records(index)
+        if any(isinstance(r, Chosen) for r in records):
+            raise IndexingError("an index with a list or tensor names no view of the memory")
+        return self._view(records)
+
+    def _is_basic_index(self, index: Any) -> bool:
+        """Whether the index names a view."""
+        return not any(isinstance(r, Chosen) for r in self._records(index))
+
+    def _records(self, index: Any) -> list[Record]:
+        if isinstance(index, list):
+            index = (index,)
+        entries = index if isinstance(index, tuple) else (index,)
+        spread: list[Any] = []
+        for entry in entries:
+            spread += self._mask_as_indices(entry)
+        return parse_index(self.shape, tuple(spread), self._is_symbol, type(self))
+
+    def _is_symbol(self, x: Any) -> bool:
+        """Whether x is a symbolic integer; a node of the graph with axes is a tensor of numbers."""
+        return self._symbolic(x) and not x.shape
+
+    def _mask_as_indices(self, entry: Any) -> Sequence[Any]:
+        """A list (or array) of bools as the numbers of its True places, one list an axis."""
+        kind = getattr(entry, "dtype", None)
+        if isinstance(entry, type(self)):
+            if kind is dtypes.bool and not self._is_symbol(entry):
+                raise IndexingError(
+                    f"a bool tensor of shape {show(entry.shape)} as an index selects a number of "
+                    "elements that is not known before it is computed; use "
+                    "x.masked_select(mask, size=n), or mask.where(x, 0)"
+                )
+            return [entry]
+        values = entry.tolist() if kind is not None and hasattr(entry, "tolist") else entry
+        if not isinstance(values, list) or not _all_bools(values):
+            return [entry]
+        found = _true_places(values)
+        return [list(axis) for axis in zip(*found, strict=True)] or [[]] * _depth(values)
+
+    # *** the view ***
+
+    def _view(self, records: Sequence[Record]) -> Self:
+        """The movements of the records; an advanced one leaves its axis whole."""
+        axes = [r for r in records if not isinstance(r, NewAxis)]
+        x = self._boxed(axes)
+        flipped = tuple(i for i, r in enumerate(axes) if isinstance(r, Piece) and r.step < 0)
+        if flipped:
+            x = x.flip(flipped)
+        for i, r in enumerate(axes):
+            if isinstance(r, Piece) and abs(r.step) > 1:
+                x = x._every(i, abs(r.step))
+        sizes = iter(x.shape)
+        shape: list[Size] = []
+        for record in records:
+            size = 1 if isinstance(record, NewAxis) else next(sizes)
+            if not isinstance(record, Single):
+                shape.append(size)
+        return x._reshaped(tuple(shape))
+
+    def _boxed(self, axes: Sequence[Record]) -> Self:
+        flat: list[Size] = []
+        for r, size in zip(axes, self.shape, strict=True):
+            if isinstance(r, Single):
+                flat += [r.begin, 1]
+            elif isinstance(r, Piece):
+                flat += [r.begin, r.size]
+            else:
+                flat += [0, size]
+        return self._shrunk(flat)
+
+    # *** elements by number ***
+
+    def _choose(self, records: Sequence[Record]) -> Self:
+        kept = [r for r in records if not isinstance(r, Single)]
+        places = [i for i, r in enumerate(kept) if isinstance(r, Chosen)]
+        chosen = [r for r in kept if isinstance(r, Chosen)]
+        x = self._view(records)
+        indices = [x._index_tensor(r) for r in chosen]
+        place = places[0] if _adjacent(records) else 0
+        x = x._move_axes(places, place)
+        sizes = x.shape[place : place + len(places)]
+        shape = broadcast_shape(*(i.shape for i in indices))
+        number = _combined([i._broadcast_to(shape) for i in indices], sizes)
+        joined = x._reshaped((*x.shape[:place], count(sizes), *x.shape[place + len(places) :]))
+        return joined._gather(number, place)
+
+    def _index_tensor(self, record: Chosen) -> Self:
+        """The numbers as a tensor of ints, none counting from the end."""
+        index = record.index
+        if not isinstance(index, type(self)):
+            index = self._listed(index, record.size)
+        if not dtypes.is_int(index.dtype):
+            raise DTypeError(f"expected a tensor of ints as an index, got {index.dtype}")
+        return index._wrapped(record.size)
+
+    def _listed(self, values: list[Any], size: Size) -> Self:
+        shape, flat = _flat_list(values)
+        for v in flat:
+            if isinstance(size, int) and not -size <= v < size:
+                raise IndexingError(
+                    f"index {v} is out of range for an axis of size {size}: expected "
+                    f"{-size} <= index < {size}"
+                )
+        wrapped = [v % size if isinstance(size, int) else v for v in flat]
+        return self._from_list(wrapped)._reshaped(shape)
+
+    def _wrapped(self, size: Size) -> Self:
+        """Negative numbers count from the end."""
+        index = self.cast(dtypes.int64) if self.dtype.itemsize == 8 else self
+        if self.dtype.kind == "uint" or self.dtype.kind == "weakint":
+            return index
+        index = index if index.dtype.itemsize >= 4 else index.cast(dtypes.int32)
+        zero, whole = index._constant(0, index.dtype), index._constant(size, index.dtype)
+        return index._alu("CMPLT", zero)._alu("WHERE", index._alu("ADD", whole), index)
+
+
+def _combined(indices: Sequence[Any], sizes: Sequence[Size]) -> Any:
+    """One number into the flattened axes; -1 where any is out of range."""
+    if len(indices) == 1:
+        return indices[0]
+    wide = max_size(count(sizes)) > 2**31 - 1
+    kind = dtypes.int64 if wide else dtypes.int32
+    total, inside = None, None
+    for given, size in zip(indices, sizes, strict=True):
+        index = given.cast(kind) if given.dtype.itemsize < 8 else given.cast(dtypes.int64)
+        fits = (index >= 0) & (index < size)
+        inside = fits if inside is None else inside & fits
+        index = index.cast(kind)
+        total = index if total is None else total * size + index
+    assert inside is not None
+    return inside.where(total, -1)
+
+
+def _adjacent(records: Sequence[Record]) -> bool:
+    """Whether tensors (and ints beside them) stand together: then their axes stay in place."""
+    advanced = [i for i, r in enumerate(records) if isinstance(r, Chosen | Single)]
+    return advanced == list(range(advanced[0], advanced[-1] + 1))
+
+
+def _all_bools(values: Any) -> bool:
+    if isinstance(values, list):
+        return bool(values) and all(map(_all_bools, values))
+    return isinstance(values, bool)
+
+
+def _depth(values: Any) -> int:
+    return 1 + _depth(values[0]) if isinstance(values, list) else 0
+
+
+def _true_places(values: Any) -> list[tuple[int, ...]]:
+    if not isinstance(values, list):
+        return [()] if values else []
+    return [(i, *rest) for i, v in enumerate(values) for rest in _true_places(v)]
+
+
+def _flat_list(values: list[Any]) -> tuple[tuple[int, ...], list[int]]:
+    """The shape and the numbers of nested lists of ints."""
+    if not any(isinstance(v, list | tuple | range) for v in values):
+        if any(isinstance(v, bool) or not hasattr(v, "__index__") for v in values):
+            raise IndexingError(f"expected ints in a list that indexes, got {values}")
+        return (len(values),), [int(v) for v in values]
+    if not all(isinstance(v, list | tuple | range) for v in values):
+        raise IndexingError(f"expected nested lists of equal lengths as an index, got {values}")
+    inner = [_flat_list(list(v)) for v in values]
+    if any(shape != inner[0][0] for shape, _ in inner):
+        raise IndexingError(f"expected nested lists of equal lengths as an index, got {values}")
+    return (len(values), *inner[0][0]), [n for _, flat in inner for n in flat]

@@ -1,10 +1,10 @@
 """The operator vocabulary, written once for Tensor and UOp."""
 
 from tinyfn.mixin.core import Core
-from tinyfn.mixin.indexing import IndexingMixin
+from tinyfn.mixin.loss import LossMixin
 
 
-class OpMixin(IndexingMixin):
+class OpMixin(LossMixin):
     """Every operation; a class with the primitives of `Core` inherits it."""
 
     __slots__ = ()

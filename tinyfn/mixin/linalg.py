@@ -6,11 +6,11 @@ from typing import Any, Self, cast
 
 from tinyfn.dtype import DType, dtypes, least_upper_dtype, to_dtype
 from tinyfn.errors import ArgumentError, DTypeError, ShapeError
+from tinyfn.mixin.arrange import ArrangeMixin
 from tinyfn.mixin.core import broadcast_shape, same_size, show
-from tinyfn.mixin.creation import CreationMixin
 
 
-class LinalgMixin(CreationMixin):
+class LinalgMixin(ArrangeMixin):
     """A contraction is the product of expanded operands, summed over the last axis."""
 
     __slots__ = ()

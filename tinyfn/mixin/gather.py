@@ -1,0 +1,238 @@
+"""Elements by number: torch's gather and scatter, one-hot, masks of known size."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from tinyfn.dtype import dtypes
+from tinyfn.errors import ArgumentError, DTypeError, ShapeError
+from tinyfn.mixin.core import count, is_scalar, max_size, resolve_axis, same_size, show
+from tinyfn.mixin.scan import ScanMixin
+
+REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
+
+
+class GatherMixin(ScanMixin):
+    """An index out of range reads 0 and writes nothing; a negative one counts from the end."""
+
+    __slots__ = ()
+
+    def gather(self, dim: int, index: Self) -> Self:
+        """x[..., index[..., i, ...], ...] along an axis (numpy's take_along_axis).
+
+        Raises:
+            ShapeError: the index has other axes, or is larger beside `dim`.
+
+        >>> Tensor([[1, 2], [3, 4]]).gather(1, Tensor([[1], [0]])).tolist()
+        [[2], [3]]
+        """
+        axis = self._check_index("gather", dim, index)
+        box = tuple(
+            s if i == axis else n
+            for i, (s, n) in enumerate(zip(self.shape, index.shape, strict=True))
+        )
+        x = self.shrink_to(box)
+        return x._reshaped((count(x.shape),))._gather(x._flat_numbers(axis, index), 0)
+
+    def _check_index(self, name: str, dim: int, index: Self) -> int:
+        axis = resolve_axis(dim, self.ndim)
+        if not isinstance(index, type(self)) or not dtypes.is_int(index.dtype):
+            raise DTypeError(
+                f"{name} takes a tensor of ints as index, got {getattr(index, 'dtype', index)}"
+            )
+        fits = index.ndim == self.ndim and all(
+            i == axis or same_size(n, s) or max_size(n) <= max_size(s)
+            for i, (n, s) in enumerate(zip(index.shape, self.shape, strict=True))
+        )
+        if not fits:
+            raise ShapeError(
+                f"{name} takes an index with the axes of shape {show(self.shape)} that is not "
+                f"larger beside axis {axis}, got {show(index.shape)}"
+            )
+        return axis
+
+    def _flat_numbers(self, axis: int, index: Self) -> Self:
+        """The numbers in the flat tensor that an index along one axis means; -1 if out of range."""
+        size = self.shape[axis]
+        wide = max_size(count(self.shape)) > 2**31 - 1
+        kind = dtypes.int64 if wide else dtypes.int32
+        number = index._wrapped(size)
+        inside = (number >= 0) & (number < size)
+        total: Self | None = None
+        stride: Any = 1
+        for i in reversed(range(self.ndim)):
+            own = number.cast(kind) if i == axis else self._iota_along(i, self.ndim, index.shape[i])
+            part = own.cast(kind) if same_size(stride, 1) else own.cast(kind).mul(stride)
+            total = part if total is None else total.add(part)
+            stride = stride * self.shape[i]
+        found: Self = inside.where(0 if total is None else total, -1)
+        return found._broadcast_to(index.shape)
+
+    # *** scatter ***
+
+    def scatter(self, dim: int, index: Self, src: Any, reduce: str | None = None) -> Self:
+        """This with `src` written at index along an axis; the last of equal places wins.
+
+        Args:
+            src: values in the shape of the index (or larger), or one number.
+            reduce: None, "add" or "multiply": what is done with the old value.
+        """
+        if reduce not in (None, "add", "multiply"):
+            raise ArgumentError(f"expected reduce None, 'add' or 'multiply', got {reduce!r}")
+        axis, values = self._check_scatter(dim, index, src)
+        if reduce == "add":
+            return self._scatter_sum(axis, index, values)
+        if reduce == "multiply":
+            return self.scatter_reduce(axis, index, values, "prod")
+        writer, touched = self._last_writer(axis, index)
+        return touched.where(values._taken(axis, writer), self)
+
+    def _check_scatter(self, dim: int, index: Self, src: Any) -> tuple[int, Self]:
+        axis = self._check_index("scatter", dim, index)
+        if is_scalar(src):
+            return axis, self._full(index.shape, src, self.dtype)
+        if src.dtype is not self.dtype:
+            raise DTypeError(
+                f"scatter takes values of the tensor's dtype {self.dtype}, got {src.dtype}"
+            )
+        if src.ndim != index.ndim or any(
+            max_size(n) > max_size(s) for n, s in zip(index.shape, src.shape, strict=True)
+        ):
+            raise ShapeError(
+                f"scatter takes values at least as large as the index {show(index.shape)}, got "
+                f"{show(src.shape)}"
+            )
+        return axis, src.shrink_to(index.shape)
+
+    def _scatter_sum(self, axis: int, index: Self, values: Self) -> Self:
+        numbers = self._flat_numbers(axis, index)
+        flat, n = self._reshaped((count(self.shape),)), count(index.shape)
+        if flat.dtype.kind == "bool":
+            raise DTypeError("bools cannot be added up; cast them to int")
+        found = flat._scatter_add(numbers._reshaped((n,)), values._reshaped((n,)), 0)
+        return found._reshaped(self.shape)
+
+    def _matches(self, axis: int, index: Self) -> Self:
+        """Which entry of the index (last axis) writes to which element."""
+        number = index._wrapped(self.shape[axis])._move_axes([axis], self.ndim - 1).unsqueeze(axis)
+        pairs = [
+            (0, 0 if i in (axis, self.ndim) else self.shape[i] - number.shape[i])
+            for i in range(self.ndim + 1)
+        ]
+        outside = number._pad_constant(pairs, -1)
+        return outside.eq(self._iota_along(axis, self.ndim + 1, self.shape[axis]))
+
+    def _last_writer(self, axis: int, index: Self) -> tuple[Self, Self]:
+        """The last entry of the index that writes to each element, and whether there is one."""
+        matches = self._matches(axis, index)
+        numbers = self._iota_along(self.ndim, self.ndim + 1, index.shape[axis])
+        writer = matches.where(numbers, -1)._reduced("MAX", (self.ndim,), False)
+        return writer, writer >= 0
+
+    def _taken(self, axis: int, number: Self) -> Self:
+        """Elements by number along an axis, padded to the shape of the numbers beside it."""
+        pairs = [
+            (0, 0 if i == axis else n - s)
+            for i, (s, n) in enumerate(zip(self.shape, number.shape, strict=True))
+        ]
+        return self._pad_constant(pairs, 0).gather(axis, number.maximum(0))
+
+    def scatter_reduce(
+        self, dim: int, index: Self, src: Self, reduce: str, include_self: bool = True
+    ) -> Self:
+        """This combined with what `src` writes at index along an axis.
+
+        Args:
+            reduce: "sum", "prod", "mean", "amax" or "amin".
+            include_self: whether the old value takes part.
+        """
+        if reduce not in REDUCTIONS:
+            raise ArgumentError(f"expected reduce to be one of {REDUCTIONS}, got {reduce!r}")
+        axis, values = self._check_scatter(dim, index, src)
+        matches = self._matches(axis, index)
+        touched = matches._reduced("MAX", (self.ndim,), False)
+        if reduce in ("sum", "mean"):
+            start = self if include_self else touched.where(0, self)
+            total = start._scatter_sum(axis, index, values)
+            if reduce == "sum":
+                return total
+            number = matches.cast(dtypes.int32)._reduced("ADD", (self.ndim,), False)
+            number = number.add(1) if include_self else number.maximum(1)
+            mean = total.div(number, rounding_mode=None if self.dtype.kind == "float" else "floor")
+            return touched.where(mean.cast(self.dtype), self)
+        op = {"prod": "MUL", "amax": "MAX", "amin": "MIN"}[reduce]
+        rows = values._move_axes([axis], self.ndim - 1).unsqueeze(axis)
+        pairs = [
+            (0, m - r if i != axis else 0)
+            for i, (m, r) in enumerate(zip(matches.shape, rows.shape, strict=True))
+        ]
+        spread = rows._pad_constant(pairs, 0)
+        found = matches.where(spread, self._neutral(op))._reduced(op, (self.ndim,), False)
+        if not include_self:
+            return touched.where(found, self)
+        return touched.where(self._alu(op, found), self)
+
+    # *** one-hot and masks ***
+
+    def one_hot(self, num_classes: int) -> Self:
+        """1 at the place of each class number along a new last axis, else 0.
+
+        >>> Tensor([0, 2]).one_hot(3).tolist()
+        [[1, 0, 0], [0, 0, 1]]
+        """
+        return self._is_class(num_classes).cast(dtypes.default_int())
+
+    def _is_class(self, num_classes: int) -> Self:
+        if not dtypes.is_int(self.dtype):
+            raise DTypeError(f"one_hot takes ints, got {self.dtype}")
+        if num_classes < 0:
+            raise ArgumentError(f"expected a number of classes of 0 or more, got {num_classes}")
+        numbers = self._iota_along(self.ndim, self.ndim + 1, num_classes)
+        return self.unsqueeze(-1).eq(numbers)
+
+    def masked_select(self, mask: Self, size: int | None = None, fill_value: Any = 0) -> Self:
+        """The elements at which the mask is true, in order.
+
+        Args:
+            size: how many; missing ones are `fill_value`. Without it the mask is computed now.
+        """
+        shape = self._broadcasted(mask.cast(dtypes.int32))[0].shape
+        chosen = mask.cast(dtypes.bool)._broadcast_to(shape).flatten()
+        number = _number_of_true(chosen) if size is None else size
+        places = chosen._true_places(number)
+        taken = self._broadcast_to(shape).flatten()._gather(places, 0)
+        return (places >= 0).where(taken, fill_value)
+
+    def nonzero(self, size: int | None = None, fill_value: Any = 0) -> Self:
+        """The places of the elements that are not 0: (number, axes).
+
+        Args:
+            size: how many; missing ones are `fill_value`. Without it they are counted now.
+        """
+        flat = self.cast(dtypes.bool)._reshaped((count(self.shape),))
+        number = _number_of_true(flat) if size is None else size
+        places = flat._true_places(number)
+        if not self.ndim:
+            return places._reshaped((number, 1))._narrow(1, 0, 0)
+        columns: list[Self] = []
+        rest = places.maximum(0)
+        for length in reversed(self.shape):
+            columns.append((places >= 0).where(rest.mod(length), fill_value).unsqueeze(1))
+            rest = rest._floor_div(length)
+        first, *others = reversed(columns)
+        return first.cat(*others, dim=1)
+
+    def _true_places(self, number: int) -> Self:
+        """The numbers of the first `number` true elements of a vector; -1 where there are fewer."""
+        n = self.shape[0]
+        if same_size(n, 0):
+            return self._full((number,), -1, dtypes.int32)
+        rank = self.cast(dtypes.int32).cumsum(0).sub(1)
+        target = self.where(rank, number)
+        numbers = self._iota_along(0, 1, n)
+        blank = self._full((number,), -1, numbers.dtype)
+        return blank._scatter_add(target, numbers.add(1), 0)
+
+
+def _number_of_true(mask: Any) -> int:
+    return int(mask.cast(dtypes.int32).sum().item())

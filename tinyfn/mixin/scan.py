@@ -1,0 +1,90 @@
+"""Running sums, products and extremes along an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+from tinyfn.dtype import dtypes, sum_acc_dtype
+from tinyfn.mixin.core import max_size, plain, resolve_axis, same_size
+from tinyfn.mixin.normalise import NormaliseMixin
+
+
+class ScanMixin(NormaliseMixin):
+    """A running value is found in log2(n) steps: each adds what stands 1, 2, 4, ... before."""
+
+    __slots__ = ()
+
+    def _scanned(self, axis: int, combine: Callable[[Self, Self], Self], neutral: Any) -> Self:
+        """Hillis and Steele: Data parallel algorithms (1986). Each step is stored."""
+        if not self.ndim:
+            return self
+        place = resolve_axis(axis, self.ndim)
+        size, x, step = self.shape[place], self, 1
+        if not isinstance(size, int):
+            return self._scanned_symbolic(place, combine, neutral)
+        while step < size:
+            pairs: list[tuple[int, int]] = [(0, 0)] * self.ndim
+            pairs[place] = (step, -step)
+            x = combine(x._pad_constant(pairs, neutral), x)
+            step *= 2
+            x = x.contiguous() if step < size else x
+        return x
+
+    def _scanned_symbolic(
+        self, place: int, combine: Callable[[Self, Self], Self], neutral: Any
+    ) -> Self:
+        size = self.shape[place]
+        pairs: list[tuple[Any, Any]] = [(0, 0)] * self.ndim
+        pairs[place] = (0, plain(max_size(size) - size))
+        whole = self._pad_constant(pairs, neutral)._scanned(place, combine, neutral)
+        return whole._narrow(place, 0, size)
+
+    def cumsum(self, axis: int = 0) -> Self:
+        """The sums of the elements up to each; ints are widened as for `sum`.
+
+        >>> Tensor([1, 2, 3]).cumsum().tolist()
+        [1, 3, 6]
+        """
+        return self._accumulating(axis, lambda a, b: a.add(b), 0)
+
+    def cumprod(self, axis: int) -> Self:
+        """The products of the elements up to each; ints are widened as for `prod`."""
+        return self._accumulating(axis, lambda a, b: a.mul(b), 1)
+
+    def _accumulating(self, axis: int, combine: Callable[[Self, Self], Self], neutral: int) -> Self:
+        result = sum_acc_dtype(self.dtype)
+        inner = self._computed_in(result) if result.kind == "float" else result
+        return self.cast(inner)._scanned(axis, combine, neutral).cast(result)
+
+    def cummax(self, axis: int = 0) -> tuple[Self, Self]:
+        """The largest elements up to each, and their numbers (the last of equals)."""
+        values = self._scanned(axis, lambda a, b: a.maximum(b), self.dtype.min)
+        return values, self._running_place(values, axis)
+
+    def cummin(self, axis: int = 0) -> tuple[Self, Self]:
+        """The smallest elements up to each, and their numbers (the last of equals)."""
+        values = self._scanned(axis, lambda a, b: a.minimum(b), self.dtype.max)
+        return values, self._running_place(values, axis)
+
+    def _running_place(self, values: Self, axis: int) -> Self:
+        """Where a running extreme was taken from: the last place at which x equals it."""
+        if not self.ndim:
+            return self._full((), 0, dtypes.default_int())
+        place = resolve_axis(axis, self.ndim)
+        here = self.eq(values)
+        if self.dtype.kind == "float":
+            here = here | (self.isnan() & values.isnan())
+        numbers = self._iota_along(place, self.ndim, self.shape[place])
+        found = here.where(numbers, 0)._scanned(place, lambda a, b: a.maximum(b), 0)
+        return found.cast(dtypes.default_int())
+
+    def logcumsumexp(self, axis: int = 0) -> Self:
+        """log of the running sum of e^x, without overflow."""
+        x = self._as_float()
+        inner = x._computed_in()
+        found = x.cast(inner)._scanned(axis, lambda a, b: a.logaddexp(b), float("-inf"))
+        return found.cast(x.dtype)
+
+    def _is_empty(self) -> bool:
+        return any(same_size(s, 0) for s in self.shape)

@@ -216,6 +216,16 @@ def test_branch_around_large_angles(name: str, element: str) -> None:
     check(name, element, (np.concatenate([ordinary, angles]),), branches=True)
 
 
+@pytest.mark.parametrize("branches", [True, False])
+@pytest.mark.parametrize("name", ANGLES)
+def test_angles_nearest_to_multiples_of_half_pi(name: str, branches: bool) -> None:
+    nearest = {"f32": np.ldexp(16367173.0, 72), "f64": np.ldexp(6381956970095103.0, 797)}
+    for element, angle in nearest.items():
+        powers = np.ldexp(1.0, np.arange(-3, 127 if element == "f32" else 1023))
+        angles = np.concatenate([[angle, -angle], powers, powers * 1.5]).astype(TYPES[element])
+        check(name, element, (angles,), branches=branches)
+
+
 @pytest.mark.parametrize("name", list(math.FUNCTIONS))
 def test_every_count_of_lanes_gives_the_same_bits(name: str) -> None:
     for element, dtype in TYPES.items():

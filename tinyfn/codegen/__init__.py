@@ -14,6 +14,7 @@ from typing import Any
 
 from tinyfn.codegen import estimate, python
 from tinyfn.codegen.cost import Profile
+from tinyfn.codegen.divide import divide_loops
 from tinyfn.codegen.emit import emit
 from tinyfn.codegen.loops import Kernel
 from tinyfn.codegen.lower import lower
@@ -48,11 +49,8 @@ def generate(sink: UOp, target: Target) -> Generated:
     """The source of a kernel graph for a processor."""
     name = kernel_name(sink, target)
     sink = normalise(sink)  # one flat offset an access
-    kernel = lower(sink, name)  # the tree of loops
-    profile = Profile(kernel)
-    choose_lanes(kernel, profile, target)  # one vector axis in every nest
-    choose_copies(kernel, profile, target)  # register tiles, several accumulators
-    split_over_threads(kernel, target)
+    kernel = lower(divide_loops(sink), name)  # the tree of loops
+    plan(kernel, target)  # lanes, copies, units
     program = emit(kernel)  # statements
     extent, step = units(kernel)
     return Generated(
@@ -65,6 +63,15 @@ def generate(sink: UOp, target: Target) -> Generated:
         ops=estimate.operations(sink),
         memory=estimate.moved_bytes(sink),
     )
+
+
+def plan(kernel: Kernel, target: Target) -> None:
+    """Decide how the loops run on a processor."""
+    profile = Profile(kernel)
+    if target.vector_bytes:
+        choose_lanes(kernel, profile, target)  # one vector axis in every nest
+    choose_copies(kernel, profile, target)  # register tiles, several accumulators
+    split_over_threads(kernel, target)  # what lo..hi counts
 
 
 def kernel_name(sink: UOp, target: Target) -> str:
@@ -82,4 +89,4 @@ def variable_name(node: UOp) -> str:
     return "slot" if node.op.name == "SLOT" else str(node.arg.name)
 
 
-__all__ = ["Generated", "Kernel", "generate"]
+__all__ = ["Generated", "generate", "plan"]

@@ -10,11 +10,10 @@ import math
 from dataclasses import dataclass, field
 
 from tinyfn.codegen.loops import Block, Kernel, Loop, Update, Write
-from tinyfn.codegen.normalise import gate_of, memory_of
+from tinyfn.codegen.normalise import gate_of
 from tinyfn.codegen.ops import SMALL, register_bytes
 from tinyfn.dtype import dtypes
 from tinyfn.uop import opcodes
-from tinyfn.uop.info import AddrSpace
 from tinyfn.uop.ops import Ops, UOp, toposort
 from tinyfn.uop.simplify import linear_form
 
@@ -173,7 +172,8 @@ class Profile:
             along = axis if axis is not None and axis in group.ranges else None
             total = sum(self.node_price(n, along, lanes) for n in group.nodes)
             for store in group.stores:
-                total += self.access_price(store.src[0], along, lanes)
+                price = self.access_price(store.src[0], along, lanes)
+                total += price if price < 2 else 1.5 * price
             self.prices[key] = total
         return self.prices[key]
 
@@ -202,48 +202,81 @@ class Profile:
             return 1 + gated
         return lanes * (0.8 if stride is not None else 1.1) + gated + 1
 
-    def is_private(self, index: UOp) -> bool:
-        """Whether an access is to scratch."""
-        return memory_of(index).arg.addrspace in (AddrSpace.LOCAL, AddrSpace.REG)
-
     # *** plans ***
 
     def cost(self, top: Loop, axis: Loop | None, lanes: int, copies: dict[Loop, int]) -> float:
         """The cost of a loop and all in it under a plan; loops around it are passed once."""
-        total = 0.0
-        skip = len(self.path[top]) - 1
-        for loop in self.inside(top):
-            path = self.path[loop][skip:]
-            passes = math.prod(steps(p, axis, lanes, copies) for p in path)
-            total += OVERHEAD * passes
-            for group in self.groups[loop].values():
-                runs = math.prod(
-                    units(p, axis, lanes) if p.range in group.ranges else steps(p, axis, lanes, copies)
-                    for p in path
-                )
-                price = self.price(group, axis.range if axis else None, lanes)
-                for node in group.updates:
-                    price += max(1.0, LATENCY / accumulators(node, path, copies))
-                total += runs * price
+        return Sheet(self, top, axis, lanes).cost(copies)
+
+
+@dataclass
+class Line:
+    """The work of one group: for each loop around it how many units it has, and if it depends."""
+
+    loops: list[Loop]
+    units: list[int]
+    depends: list[bool]
+    price: float
+    updates: list[frozenset[UOp]]
+    own: bool
+
+
+class Sheet:
+    """What all plans with one vector axis have in common, so that many are compared quickly."""
+
+    def __init__(self, profile: Profile, top: Loop, axis: Loop | None, lanes: int) -> None:
+        self.lines: list[Line] = []
+        self.passes: list[tuple[list[Loop], list[int]]] = []
+        self.fixed = 0.0
+        skip = len(profile.path[top]) - 1
+        for loop in profile.inside(top):
+            path = list(profile.path[loop][skip:])
+            counts = [units(p, axis, lanes) for p in path]
+            self.passes.append((path, counts))
+            for group in profile.groups[loop].values():
+                depends = [p.range in group.ranges for p in path]
+                price = profile.price(group, axis.range if axis else None, lanes)
+                updates = [frozenset({*n.ranges, *n.src[1:]}) for n in group.updates]
+                along = axis is not None and axis.range in group.ranges and not all(depends)
+                self.lines.append(Line(path, counts, depends, price, updates, along))
             for closing in loop.closings:
                 if axis in closing.loops:
-                    done = math.prod(units(p, axis, lanes) for p in path[:-1] if p.range in closing.node.ranges)
-                    total += done * (2 * math.log2(lanes) + 1)
+                    outer = zip(path[:-1], counts, strict=False)
+                    done = math.prod(c for p, c in outer if p.range in closing.node.ranges)
+                    self.fixed += done * (2 * math.log2(lanes) + 1)
+
+    def cost(self, copies: dict[Loop, int]) -> float:
+        """The cost of a plan."""
+        total = self.fixed
+        for path, counts in self.passes:
+            passes = 1
+            for loop, count in zip(path, counts, strict=True):
+                passes *= -(-count // copies.get(loop, 1))
+            total += OVERHEAD * passes
+        for line in self.lines:
+            runs = 1
+            for loop, count, depends in zip(line.loops, line.units, line.depends, strict=True):
+                runs *= count if depends else -(-count // copies.get(loop, 1))
+            price = line.price
+            for own in line.updates:
+                totals = math.prod(c for loop, c in copies.items() if loop.range in own)
+                price += max(1.0, LATENCY / totals)
+            total += runs * price
         return total
+
+    def registers(self, copies: dict[Loop, int]) -> tuple[int, int]:
+        """Accumulators, and vectors alive beside them in one pass."""
+        totals = live = 0
+        for line in self.lines:
+            for own in line.updates:
+                totals += math.prod(c for loop, c in copies.items() if loop.range in own)
+            if line.own:
+                pairs = zip(line.loops, line.depends, strict=True)
+                live += math.prod(copies.get(loop, 1) for loop, depends in pairs if depends)
+        return totals, live
 
 
 def units(loop: Loop, axis: Loop | None, lanes: int) -> int:
     """Vectors (or iterations) of a loop."""
     size = loop.likely_size
     return -(-size // lanes) if loop is axis else size
-
-
-def steps(loop: Loop, axis: Loop | None, lanes: int, copies: dict[Loop, int]) -> int:
-    """Passes of a loop."""
-    return -(-units(loop, axis, lanes) // copies.get(loop, 1))
-
-
-def accumulators(node: UOp, path: tuple[Loop, ...], copies: dict[Loop, int]) -> int:
-    """How many accumulators a REDUCE has under a plan."""
-    own = {*node.ranges, *node.src[1:]}
-    return math.prod(c for loop, c in copies.items() if loop.range in own)

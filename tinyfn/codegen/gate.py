@@ -18,11 +18,26 @@ def first_lanes(arithmetic: Arithmetic, count: Expression, lanes: int) -> Value:
     writer = arithmetic.writer
     if isinstance(count, Sum):
         count = arithmetic.short(count)
+        if not count.terms:
+            return _known_lanes(arithmetic, count.constant, lanes)
     return Value(writer.let("m", f"vfirst_x{lanes}", count), "b1", lanes)
+
+
+def _known_lanes(arithmetic: Arithmetic, count: int, lanes: int) -> Value:
+    """The lanes below a constant: all or none are constants."""
+    if 0 < count < lanes:
+        name = arithmetic.writer.let("m", f"vfirst_x{lanes}", number(count))
+    else:
+        name = arithmetic.writer.let("m", f"vconst_b1x{lanes}", count > 0)
+    if not 0 < count < lanes:
+        (arithmetic.full if count > 0 else arithmetic.empty).add(name)
+    return Value(name, "b1", lanes)
 
 
 def negated(arithmetic: Arithmetic, mask: Value) -> Value:
     """The other lanes."""
+    if mask.name in arithmetic.full or mask.name in arithmetic.empty:
+        return _known_lanes(arithmetic, 0 if mask.name in arithmetic.full else mask.lanes, mask.lanes)
     op = f"vnot_b1x{mask.lanes}" if mask.lanes else "not_b1"
     return Value(arithmetic.writer.let("m", op, mask.name), "b1", mask.lanes)
 
@@ -31,6 +46,9 @@ def both_masks(arithmetic: Arithmetic, a: Value | None, b: Value | None) -> Valu
     """The lanes that are in both masks; None is all lanes."""
     if a is None or b is None or a == b:
         return b if a is None else a
+    for this, other in ((a, b), (b, a)):
+        if this.name in arithmetic.full and other.lanes:
+            return other
     writer = arithmetic.writer
     lanes = max(a.lanes, b.lanes)
     if lanes:

@@ -147,9 +147,9 @@ class Writer:
     @contextmanager
     def section(self) -> Iterator[None]:
         """Straight-line code with its own knowledge of nodes, at the end of the current scope."""
-        self.scopes.append(Scope())
+        self.scopes.append(Scope(self.scopes[-1].statements))
         yield
-        self.scopes[-2].statements += self.scopes.pop().statements
+        self.scopes.pop()
 
     def finished(self) -> list[Statement]:
         """The statements of the whole kernel, without those whose result nothing uses."""

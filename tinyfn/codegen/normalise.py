@@ -113,10 +113,10 @@ class Normaliser:
         node = place
         while node.op is not Ops.PARAM:
             if node.op is Ops.INDEX:
-                index = (*(self.counter(s) for s in node.src[1:]), *index)
-                if index and index[0].op is Ops.WHERE and is_invalid(index[0].src[2]):
-                    valid = both(valid, index[0].src[0])
-                    index = (index[0].src[1], *index[1:])
+                pairs = [ungated(self.counter(s)) for s in node.src[1:]]
+                index = (*(position for _, position in pairs), *index)
+                for condition, _ in pairs:
+                    valid = both(valid, condition)
             elif node.op is Ops.AFTER:
                 needs += [self.done[s] for s in node.src[1:] if s in self.done]
             else:
@@ -172,7 +172,11 @@ class Normaliser:
 
 def gate_of(index: UOp) -> tuple[UOp | None, UOp]:
     """The condition of an INDEX (None: always) and its plain offset."""
-    offset = index.src[1] if len(index.src) > 1 else ZERO
+    return ungated(index.src[1] if len(index.src) > 1 else ZERO)
+
+
+def ungated(offset: UOp) -> tuple[UOp | None, UOp]:
+    """The condition of an offset (None: always) and the offset where it holds."""
     if is_invalid(offset):
         return UOp.const(False, dtypes.bool), ZERO
     if offset.op is Ops.WHERE and is_invalid(offset.src[2]):

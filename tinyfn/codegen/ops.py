@@ -30,6 +30,8 @@ LOGIC: Final = {Ops.ADD: "or", Ops.MUL: "and", Ops.SUB: "xor"}
 EXACT: Final = frozenset(
     {Ops.NEG, Ops.ABS, Ops.MAX, Ops.MIN, Ops.WHERE, Ops.TRUNC, Ops.FLOOR, Ops.CEIL, Ops.ROUND}
 )
+# roundings to whole numbers, which leave integers as they are
+WHOLE: Final = frozenset({Ops.TRUNC, Ops.FLOOR, Ops.CEIL, Ops.ROUND})
 SMALL: Final = frozenset({dtypes.float16, dtypes.bfloat16, *dtypes.fp8s})
 
 HORIZONTAL: Final = {Ops.ADD: "hadd", Ops.MUL: "hmul", Ops.MAX: "hmax", Ops.MIN: "hmin"}

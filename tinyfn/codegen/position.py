@@ -41,7 +41,9 @@ class Arithmetic:
 
     def __init__(self, writer: Writer) -> None:
         self.writer = writer
-        self.multiple: dict[str, int] = {}
+        self.multiple: dict[str, int] = {}  # loop counters that are multiples of a step
+        self.full: set[str] = set()  # masks of all lanes
+        self.empty: set[str] = set()  # and of none
 
     def add(self, x: Position, y: Position, factor: int = 1) -> Position:
         """x + factor * y."""

@@ -11,12 +11,16 @@ import itertools
 import math
 from collections.abc import Iterator
 
-from tinyfn.codegen.cost import Profile, accumulators
+from tinyfn.codegen.cost import Profile, Sheet
 from tinyfn.codegen.loops import Block, Kernel, Loop
 from tinyfn.device import Target
+from tinyfn.uop.ops import Ops, UOp
 
 LARGEST = 400  # statements in one pass of a tile
+SHORT = 4  # iterations of loops that are written out completely
 COPIES = (1, 2, 3, 4, 5, 6, 7, 8)
+WIDTH = 0.004  # what a copy more costs in text, so that copies that gain nothing are not made
+LEFT_OVER = 0.03  # what the code after a loop whose size copies do not divide costs
 
 
 def choose_copies(kernel: Kernel, profile: Profile, target: Target) -> None:
@@ -47,11 +51,9 @@ def _plan(block: Block, profile: Profile, target: Target) -> None:
         nest = _reduce_nest(payload[0]) if len(payload) == 1 and payload[0].closings else []
         axis = next((l for l in (*chain, *nest) if l.lanes), None)
         if axis is not None and (nest or not payload):
-            _search(loop, axis, chain, nest, profile, target)
-        inner = nest[-1] if nest else None
-        for rest in [inner] if inner is not None else payload:
-            if rest is not None and rest is not loop or inner is loop:
-                _plan(rest.body, profile, target)
+            _search(loop, axis, chain if nest else [], profile, target)
+        innermost = nest or chain or [loop]
+        _plan(innermost[-1].body, profile, target)
 
 
 def _reduce_nest(loop: Loop) -> list[Loop]:
@@ -59,22 +61,61 @@ def _reduce_nest(loop: Loop) -> list[Loop]:
 
 
 def _search(
-    top: Loop, axis: Loop, chain: list[Loop], nest: list[Loop], profile: Profile, target: Target
+    top: Loop, axis: Loop, chain: list[Loop], profile: Profile, target: Target
 ) -> None:
     """Take the copies that cost least and fit into the registers."""
+    sheet = Sheet(profile, top, axis, axis.lanes)
+    sizes = [
+        (group.ranges, len(group.nodes) + len(group.updates) + len(group.stores))
+        for loop in profile.inside(top)
+        for group in profile.groups[loop].values()
+    ]
     best, least = {axis: 1}, math.inf
-    jammed = [l for l in chain if l is not axis and profile.may_be_lanes(l)] if nest else []
-    for copies in _candidates(axis, jammed[-3:]):
-        if not _fits(top, axis, copies, profile, target):
-            continue
-        cost = profile.cost(top, axis, axis.lanes, copies)
-        if cost < least * 0.999:
+    jammed = [l for l in chain if l is not axis and _shares(l, axis, profile)]
+    for copies in _candidates(axis, jammed[-3:], target.registers):
+        several = math.prod(copies.values())
+        if several > 1:
+            totals, live = sheet.registers(copies)
+            if totals > 1 and totals + live + 2 > target.registers:
+                continue
+            if _statements(sizes, copies) > LARGEST:
+                continue
+        left_over = sum(-(-l.likely_size // (l.lanes or 1)) % c > 0 for l, c in copies.items())
+        cost = sheet.cost(copies) * (1 + WIDTH * several + LEFT_OVER * left_over)
+        if cost < least:
             best, least = copies, cost
     for loop, count in best.items():
         loop.copies = count
+    _unroll(top, sizes, best, profile)
 
 
-def _candidates(axis: Loop, jammed: list[Loop]) -> Iterator[dict[Loop, int]]:
+def _unroll(
+    top: Loop, sizes: list[tuple[frozenset[UOp], int]], copies: dict[Loop, int], profile: Profile
+) -> None:
+    """Write short innermost loops out: what depends on their counters becomes constant."""
+    for loop in profile.inside(top):
+        short = loop.size is not None and loop.size <= SHORT and not loop.lanes
+        if not short or loop.independent or _loops(loop.body) or loop is top:
+            continue
+        if _statements(sizes, {**copies, loop: loop.size or 1}) <= LARGEST:
+            loop.unrolled = True
+
+
+def _shares(loop: Loop, axis: Loop, profile: Profile) -> bool:
+    """Whether copies of a loop share loads, or are needed because the inner loops are short."""
+    if not profile.may_be_lanes(loop):
+        return False
+    if not axis.independent and axis.likely_size < 8 * axis.lanes:
+        return True
+    return any(
+        loop.range not in group.ranges and any(n.op is Ops.INDEX for n in group.nodes)
+        for inner in profile.inside(loop)
+        if inner is not loop
+        for group in profile.groups[inner].values()
+    )
+
+
+def _candidates(axis: Loop, jammed: list[Loop], registers: int) -> Iterator[dict[Loop, int]]:
     """Copies of the lane axis and of up to two other loops."""
     limit = 1 << 30 if axis.size is None else -(-axis.size // axis.lanes)
     for own in (c for c in (1, 2, 3, 4) if c <= limit):
@@ -82,30 +123,14 @@ def _candidates(axis: Loop, jammed: list[Loop]) -> Iterator[dict[Loop, int]]:
         for count in range(1, min(len(jammed), 2) + 1):
             for loops in itertools.combinations(jammed, count):
                 for copies in itertools.product(COPIES[1:], repeat=count):
-                    if all(c <= l.likely_size for l, c in zip(loops, copies, strict=True)):
+                    fits = all(c <= l.likely_size for l, c in zip(loops, copies, strict=True))
+                    if fits and own * math.prod(copies) <= registers:
                         yield {axis: own, **dict(zip(loops, copies, strict=True))}
 
 
-def _fits(
-    top: Loop, axis: Loop, copies: dict[Loop, int], profile: Profile, target: Target
-) -> bool:
-    """Whether the values of one pass fit into the registers, and its text is not too long."""
-    statements = 0
-    for loop in profile.inside(top):
-        live, totals = 0, 0
-        for group in profile.groups[loop].values():
-            times = math.prod(c for l, c in copies.items() if l.range in group.ranges)
-            count = len(group.nodes) + len(group.updates) + len(group.stores)
-            statements += times * count
-            for node in group.updates:
-                totals += accumulators(node, profile.path[loop], copies)
-            if axis.range in group.ranges and group.ranges != _all(profile.path[loop]):
-                live += times
-        if totals + live + 2 > target.registers and totals > 1:
-            return False
-    several = math.prod(copies.values()) > 1
-    return not several or statements <= LARGEST
-
-
-def _all(path: tuple[Loop, ...]) -> frozenset[object]:
-    return frozenset(l.range for l in path)
+def _statements(sizes: list[tuple[frozenset[UOp], int]], copies: dict[Loop, int]) -> int:
+    """How many statements one pass has."""
+    return sum(
+        count * math.prod(c for loop, c in copies.items() if loop.range in ranges)
+        for ranges, count in sizes
+    )

@@ -13,7 +13,7 @@ from tinyfn.codegen import gate
 from tinyfn.codegen.hoist import Value, Writer
 from tinyfn.codegen.loops import Binary, Sum, named
 from tinyfn.codegen.normalise import gate_of, memory_of
-from tinyfn.codegen.ops import EXACT, NAMES, SMALL, op_name, register
+from tinyfn.codegen.ops import EXACT, NAMES, SMALL, WHOLE, op_name, register
 from tinyfn.codegen.position import ZERO, Arithmetic, Position
 from tinyfn.dtype import Invalid, dtypes
 from tinyfn.errors import CompileError
@@ -129,7 +129,14 @@ class Values:
             return gate.compare(self.arithmetic, node.op, x, y)
         if node.op not in opcodes.ELEMENTWISE:
             raise CompileError(f"{node.op.name} has no value where a kernel uses one: {node!r}")
-        found = self.operate(node.op, [self.known(s, pick) for s in node.src])
+        args = [self.known(s, pick) for s in node.src]
+        if node.op is Ops.AND and node.dtype is dtypes.bool:
+            found = gate.both_masks(self.arithmetic, args[0], args[1])
+            assert found is not None
+            return found
+        if node.op in WHOLE and node.dtype.kind != "float":
+            return args[0]
+        found = self.operate(node.op, args)
         if rounded and node.dtype in SMALL and node.op not in EXACT:
             return self.rounded(found, node)
         return found
@@ -331,7 +338,9 @@ class Values:
     ) -> Value | None:
         """The lanes of an access: those that exist and whose gate holds."""
         mask = gate.both_masks(self.arithmetic, self.mask_of(node.ranges, pick), allowed)
-        return None if mask is None else gate.splat_mask(self.arithmetic, mask, lanes)
+        if mask is None or mask.name in self.arithmetic.full:
+            return None
+        return gate.splat_mask(self.arithmetic, mask, lanes)
 
     def read(self, memory: UOp, lanes: int, op: str, *args: Any) -> Value:
         """A load op: free to move where nothing writes the memory."""

@@ -21,7 +21,8 @@ from tinyfn.uop.opcodes import Ops
 
 Node = Any
 Values = Any
-NOWHERE = np.array(0)
+NO_INDEX = -(2**62)
+"""Stands for Invalid among many indices: out of range, whatever is added to it."""
 
 
 def run_kernel(
@@ -54,11 +55,25 @@ class Place:
 
     def at(self, indices: Sequence[Values]) -> Place:
         """One element (or row) of it; nowhere where an index is out of range or Invalid."""
+        if any(np.ndim(index) for index in indices):
+            return Place(self.owner, self.key, self.numbers_at(indices))
         for size, index in zip(self.numbers.shape, indices, strict=False):
             if index is Invalid or not 0 <= index < size:
                 left = self.numbers.shape[len(indices) :]
                 return Place(self.owner, self.key, np.zeros(left, np.int64))
         return Place(self.owner, self.key, self.numbers[tuple(int(i) for i in indices)])
+
+    def numbers_at(self, indices: Sequence[Values]) -> Values:
+        """The numbers of many elements (or rows) at once."""
+        known = [np.asarray(NO_INDEX if index is Invalid else index) for index in indices]
+        inside = np.array(True)
+        for size, index in zip(self.numbers.shape, known, strict=False):
+            inside = inside & (index >= 0) & (index < size)
+        left = self.numbers.shape[len(known) :]
+        if not self.numbers.size:
+            return np.zeros((*inside.shape, *left), np.int64)
+        found = self.numbers[tuple(np.where(inside, index, 0) for index in known)]
+        return np.where(inside.reshape(inside.shape + (1,) * len(left)), found, 0)
 
 
 def below(node: Node) -> tuple[Node, ...]:
@@ -78,7 +93,7 @@ class Kernel:
         self.globals: dict[Any, int] = {}
         self.written: dict[Any, Values] = {}
         self.places: dict[Node, Place] = {}
-        self.loops: dict[Node, int] = {}
+        self.loops: dict[Node, Any] = {}
         self.done: dict[Node, tuple[int, ...]] = {}
         self.plans: dict[tuple[Node, ...], list[Node]] = {}
         self.versions: dict[Any, int] = {}
@@ -161,12 +176,16 @@ class Kernel:
 
     def values_of(self, roots: tuple[Node, ...]) -> list[Values]:
         """The values of several nodes that belong to one statement."""
-        if roots not in self.plans:
-            self.plans[roots] = statement_order(roots)
         found: dict[Node, Values] = {}
-        for node in self.plans[roots]:
+        for node in self.order(roots):
             found[node] = self.step(node, [found[s] for s in below(node)])
         return [found[root] for root in roots]
+
+    def order(self, roots: tuple[Node, ...]) -> list[Node]:
+        """The nodes of a statement in the order in which they are evaluated."""
+        if roots not in self.plans:
+            self.plans[roots] = statement_order(roots)
+        return self.plans[roots]
 
     def step(self, node: Node, sources: list[Values]) -> Values:
         """The value of one node from those of its sources."""
@@ -214,11 +233,34 @@ class Kernel:
         known = self.reduced.get(node)
         if known is not None and known[0] == now:
             return known[1]
-        found = [self.value(node.src[0]) for _ in self.iterate(node.src[1:])]
-        stacked = np.array(found, held_dtype(node.dtype))
-        result = reduce_values(node.arg, node.dtype, stacked, (0,))[0]
+        if self.is_plain(node):
+            values = self.values_over(node)
+        else:
+            found = [self.value(node.src[0]) for _ in self.iterate(node.src[1:])]
+            values = np.array(found, held_dtype(node.dtype))
+        result = reduce_values(node.arg, node.dtype, values, (0,))[0]
         self.reduced[node] = (self.standing(node), tuple(self.versions.items())), result
         return result
+
+    def is_plain(self, node: Node) -> bool:
+        """Whether a reduction only reads: then all its values can be computed at once."""
+        own = set(node.src[1:])
+        return node.src[0].shape == () and not any(
+            inner.op in (Ops.REDUCE, Ops.AFTER) or (inner in own and own & set(inner.src[0].ranges))
+            for inner in self.order((node.src[0],))
+        )
+
+    def values_over(self, node: Node) -> Values:
+        """The values that a reduction combines, flat; its loops count in arrays."""
+        ranges = sorted(node.src[1:], key=lambda r: r.arg[0])
+        ends = [int(self.value(r.src[0])) for r in ranges]
+        for axis, (loop, end) in enumerate(zip(ranges, ends, strict=True)):
+            counts = [end if a == axis else 1 for a in range(len(ends))]
+            self.loops[loop] = np.arange(end).reshape(counts)
+        value = np.broadcast_to(self.value(node.src[0]), ends)
+        for loop in ranges:
+            del self.loops[loop]
+        return value.reshape(-1)
 
 
 def statement_order(roots: tuple[Node, ...]) -> list[Node]:
@@ -264,6 +306,7 @@ def _where(kernel: Kernel, node: Node, sources: list[Values]) -> Values:
         return Invalid
     if not np.ndim(condition) and (yes is Invalid or no is Invalid):
         return yes if condition else no
+    yes, no = (np.array(NO_INDEX) if v is Invalid else v for v in (yes, no))
     return MEANING[Ops.WHERE](node, condition, yes, no)
 
 

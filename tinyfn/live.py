@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from tinyfn import call as calls
@@ -60,13 +62,32 @@ def _is_view_of(node: UOp, memory: UOp) -> bool:
     return True
 
 
-def plan(targets: Iterable[UOp]) -> schedule.Schedule:
+@dataclass(frozen=True)
+class Plan:
+    """A schedule, and the gradients that nobody can compute any more once it has run."""
+
+    schedule: schedule.Schedule
+    stale: list[Any]
+
+
+def plan(targets: Iterable[UOp]) -> Plan:
     """The schedule that computes the targets and what must run along with them."""
     roots = list(dict.fromkeys(_root(node) for node in targets if not is_stored(node)))
+    lonely = _gradients_held_by_their_tensor_only()
     others = [t.uop for t in pending()]
     roots += _effects_held(roots, others)
-    roots += _readers_of_overwritten(roots, others)
-    return schedule.create(list(dict.fromkeys(roots)))
+    states = _overwritten(roots)
+    stale: list[Any] = []
+    if states:
+        readers = _readers_of(states, roots, others)
+        stale = [
+            holder
+            for holder, gradient in lonely
+            if gradient in readers and holder.uop.base not in states
+        ]
+        dropped = {holder.grad.uop for holder in stale}
+        roots += [_root(r) for r in readers if r not in dropped]
+    return Plan(schedule.create(list(dict.fromkeys(roots))), stale)
 
 
 def realize(targets: Iterable[UOp], count: bool = True) -> None:
@@ -75,8 +96,22 @@ def realize(targets: Iterable[UOp], count: bool = True) -> None:
     if all(is_stored(node) for node in wanted):
         return
     planned = plan(wanted)
-    execute.run(planned.linear, planned.variables, count=count)
-    replace_nodes(planned.results, pending())
+    made = planned.schedule
+    execute.run(made.linear, made.variables, made.plan, count=count)
+    for holder in planned.stale:
+        holder.drop_gradient()
+    replace_nodes(made.results, pending())
+
+
+def _gradients_held_by_their_tensor_only() -> list[tuple[Any, UOp]]:
+    """Pending gradients that can be seen through `.grad` only, each with its tensor."""
+    found = []
+    for tensor in tensors():
+        gradient = tensor._grad
+        # the references: the attribute, the name here, and the argument of getrefcount
+        if gradient is not None and sys.getrefcount(gradient) <= 3 and not is_stored(gradient.uop):
+            found.append((tensor, gradient.uop))
+    return found
 
 
 def _root(node: UOp) -> UOp:
@@ -126,11 +161,10 @@ def _stored_states(node: UOp) -> list[UOp]:
     return []
 
 
-def _readers_of_overwritten(roots: list[UOp], others: list[UOp]) -> list[UOp]:
+def _readers_of(
+    states: dict[UOp, UOp], roots: list[UOp], others: list[UOp]
+) -> list[UOp]:
     """Pending values that read memory which is about to be overwritten; writers wait instead."""
-    states = _overwritten(roots)
-    if not states:
-        return []
     known = set(toposort(roots, enter_calls=False))
     memories = set(states.values())
     readers = []
@@ -146,7 +180,7 @@ def _readers_of_overwritten(roots: list[UOp], others: list[UOp]) -> list[UOp]:
             for place in calls.stored_places(n)
         )
         if reads and not writes:
-            readers.append(_root(other))
+            readers.append(other)
     return readers
 
 

@@ -49,7 +49,7 @@ class Tensor(RandomMixin, OpMixin):
         DTypeError: data or a dtype that tinyfn has no type for.
     """
 
-    __slots__ = ("__weakref__", "_grad", "uop")
+    __slots__ = ("__weakref__", "_grad", "_stale", "uop")
     training: ClassVar[bool] = False
     uop: UOp
 
@@ -61,6 +61,7 @@ class Tensor(RandomMixin, OpMixin):
     ) -> None:
         kind = None if dtype is None else to_dtype(dtype)
         self._grad: Tensor | None = None
+        self._stale = False
         self.uop = _node_from(data, Device.canonicalize(device), kind)
         live.register(self)
 
@@ -96,14 +97,27 @@ class Tensor(RandomMixin, OpMixin):
 
     @property
     def grad(self) -> Tensor | None:
-        """The gradient that `backward` has accumulated, or None."""
+        """The gradient that `backward` has accumulated, or None.
+
+        Raises:
+            GradientError: it was still to be computed when what it depends on was overwritten.
+        """
+        if self._stale:
+            raise GradientError(
+                "this gradient had not been computed when the tensors it depends on were "
+                "overwritten (by an optimizer's step?); call .grad.realize() before that"
+            )
         return self._grad
+
+    def drop_gradient(self) -> None:
+        """Forget a gradient that cannot be computed any more; reading it is an error."""
+        self._grad, self._stale = None, True
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
         if value is not None and not same_shape(value.shape, self.shape):
             raise ShapeError(f"expected a gradient of shape {self.shape}, got {value.shape}")
-        self._grad = value
+        self._grad, self._stale = value, False
 
     def __repr__(self) -> str:
         return f"<Tensor {self.shape} {self.dtype} on {self.device}>"
@@ -134,6 +148,7 @@ class Tensor(RandomMixin, OpMixin):
     def _of(cls, node: UOp) -> Self:
         tensor = cls.__new__(cls)
         tensor._grad = None
+        tensor._stale = False
         tensor.uop = node
         live.register(tensor)
         return tensor
@@ -328,7 +343,7 @@ class Tensor(RandomMixin, OpMixin):
 
         Nothing is compiled or computed, and the tensors stay lazy.
         """
-        planned = live.plan([t.uop for t in (self, *lst)])
+        planned = live.plan([t.uop for t in (self, *lst)]).schedule
         return planned.linear, dict(planned.variables)
 
     # *** assignment ***
@@ -516,7 +531,7 @@ class Tensor(RandomMixin, OpMixin):
             if part is None:
                 continue
             new = self._of(part)
-            tensor.grad = new if tensor.grad is None else tensor.grad + new
+            tensor.grad = new if tensor._grad is None else tensor._grad + new
         return self
 
     def _root_gradient(self, gradient: Tensor | None) -> UOp:

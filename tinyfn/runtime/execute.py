@@ -5,14 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 import numpy as np
 
 from tinyfn import codegen
 from tinyfn.codegen import cache
 from tinyfn.device import Buffer, Device
+from tinyfn.dtype import dtypes
 from tinyfn.errors import ScheduleError
 from tinyfn.helpers import DEBUG, NATIVE, GlobalCounters
 from tinyfn.runtime import copy
@@ -75,7 +76,7 @@ def place_temporaries(plan: MemoryPlan) -> None:
     arenas: dict[Any, list[Buffer]] = {}
     for device, nbytes in plan.arenas:
         slots = device if isinstance(device, tuple) else (device,)
-        arenas[device] = [Buffer(slot, nbytes, codegen.BYTE) for slot in slots]
+        arenas[device] = [Buffer(slot, nbytes, dtypes.uint8) for slot in slots]
     for part in plan.slices:
         dtype, size = part.memory.dtype, int(np.prod(part.memory.arg.shape, dtype=np.int64))
         views = [Buffer.view_of(a, part.offset, size, dtype) for a in arenas[part.device]]
@@ -125,6 +126,17 @@ def _step(call: UOp) -> Step:
     raise ScheduleError(f"a LINEAR holds kernels, copies and programs; got {body!r}")
 
 
+def on_memory(step: Step, memory: list[tuple[Buffer, ...]]) -> Step:
+    """The same step on other memory."""
+    if step.program is not None:
+        again = replace(step, memory=memory)
+        again.run = lambda variables: run_kernel(again, variables)
+        return again
+    if step.call.src[0].op is Ops.COPY:
+        return _copy_between(step.call, memory[0], memory[1])
+    return _program_on(step.call, memory)
+
+
 def _slots_of(call: UOp, arguments: Sequence[UOp]) -> tuple[str, ...]:
     device = next((a.device for a in arguments if a.device is not None), Device.DEFAULT)
     return device if isinstance(device, tuple) else (device,)
@@ -136,18 +148,15 @@ def _kernel_step(call: UOp) -> Step:
     memory = [memory_of(a) for a in arguments]
     slots = _slots_of(call, arguments)
 
-    def start(variables: dict[str, int]) -> None:
-        blocks = []
-        for number, _ in enumerate(slots):
-            parts = [m[number if len(m) > 1 else 0].ensure() for m in memory]
-            values = [
-                number if name == "slot" else variables[name] for name in program.generated.variables
-            ]
-            blocks.append((parts, values))
-        extent = size_under(program.generated.extent, variables)
-        launch_kernel(program, blocks, extent)
+    step = Step(call, lambda variables: run_kernel(step, variables), memory, program, len(slots))
+    step.slots = slots
+    return step
 
-    return Step(call, start, memory, program, len(slots), slots=slots)
+
+def values_of(step: Step, slot: int, variables: dict[str, int]) -> list[int]:
+    """The ints that a kernel takes after its memory."""
+    assert step.program is not None
+    return [slot if n == "slot" else variables[n] for n in step.program.generated.variables]
 
 
 def size_under(size: Any, variables: dict[str, int]) -> int:
@@ -155,28 +164,41 @@ def size_under(size: Any, variables: dict[str, int]) -> int:
     return size if isinstance(size, int) else size.sym_infer(variables)
 
 
-def launch_kernel(
-    program: Program, blocks: list[tuple[list[Buffer], list[int]]], extent: int
-) -> None:
-    """Run a kernel on every slot's arguments."""
+def run_kernel(step: Step, variables: dict[str, int]) -> None:
+    """Run a kernel on every slot."""
+    assert step.program is not None
+    work = step.program.generated
+    extent = size_under(work.extent, variables)
+    parts = [[part(m, n).ensure() for m in step.memory] for n in range(step.count)]
     if not NATIVE:
-        for parts, values in blocks:
-            arrays = [b.array() for b in parts]
-            program.kernel.python(*arrays, *values, 0, extent)
+        for slot, buffers in enumerate(parts):
+            arrays = [b.array() for b in buffers]
+            step.program.kernel.python(*arrays, *values_of(step, slot, variables), 0, extent)
         return
-    packed = [
-        np.array([*(b.address for b in parts), *values], dtype=np.int64) for parts, values in blocks
+    blocks = [
+        [*(b.address for b in buffers), *values_of(step, slot, variables)]
+        for slot, buffers in enumerate(parts)
     ]
-    work = program.generated
-    Device[Device.DEFAULT].launch(program.kernel.address, packed, extent, work.step, work.memory)
+    operations, moved = work_of(step, variables)
+    backend = Device[Device.DEFAULT]
+    backend.launch(
+        step.program.kernel.address, blocks, extent, work.step, moved, operations, work.name
+    )
+
+
+def part(memory: tuple[Buffer, ...], slot: int) -> Buffer:
+    """One slot's part of an argument."""
+    return memory[slot if len(memory) > 1 else 0]
 
 
 def _copy_step(call: UOp) -> Step:
-    target, source = memory_of(call.src[1]), memory_of(call.src[2])
+    return _copy_between(call, memory_of(call.src[1]), memory_of(call.src[2]))
 
+
+def _copy_between(call: UOp, target: tuple[Buffer, ...], source: tuple[Buffer, ...]) -> Step:
     def start(_variables: dict[str, int]) -> None:
         for number, to in enumerate(target):
-            copy.copy(to.ensure(), source[number if len(source) > 1 else 0].ensure())
+            copy.copy(to.ensure(), part(source, number).ensure())
 
     return Step(call, start, [target, source], None, len(target), target[0].nbytes * len(target))
 
@@ -184,20 +206,28 @@ def _copy_step(call: UOp) -> Step:
 def _program_step(call: UOp) -> Step:
     body = call.src[0]
     info = body.arg
+    order = info.globals or tuple(range(len(call.src) - 1))
+    return _program_on(call, [memory_of(call.src[1 + slot]) for slot in order])
+
+
+def _binary_of(body: UOp) -> bytes:
     binary = next((s.arg for s in body.src if s.op is Ops.BINARY), None)
     if binary is None:
         source = next((s.arg for s in body.src if s.op is Ops.SOURCE), None)
         if source is None:
-            raise ScheduleError(f"the program {info.name} has neither SOURCE nor BINARY")
+            raise ScheduleError(f"the program {body.arg.name} has neither SOURCE nor BINARY")
         binary = Device[Device.DEFAULT].compiler.compile(source)
-    order = info.globals or tuple(range(len(call.src) - 1))
-    memory = [memory_of(call.src[1 + slot]) for slot in order]
+    return cast(bytes, binary)
+
+
+def _program_on(call: UOp, memory: list[tuple[Buffer, ...]]) -> Step:
+    info, binary = call.src[0].arg, _binary_of(call.src[0])
     slots = _slots_of(call, call.src[1:])
 
     def start(variables: dict[str, int]) -> None:
         values = [variables[getattr(v, "arg", v).name] for v in info.vars]
         for number, _ in enumerate(slots):
-            parts = [m[number if len(m) > 1 else 0].ensure() for m in memory]
+            parts = [part(m, number).ensure() for m in memory]
             Device[Device.DEFAULT].run_binary(binary, info.name, parts, values)
 
     return Step(call, start, memory, None, len(slots), slots=slots)

@@ -10,6 +10,9 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from tinyfn.codegen import cache
+
+BUILD = "; LLVM IR of the runtime: baseline CPU, level 2, no unrolling"  # part of the cache's key
 _numbers = itertools.count()
 
 
@@ -58,5 +61,10 @@ def libc_address(name: str) -> int:
 
 
 def load(text: str, exports: Sequence[str], libc: Sequence[str]) -> Any:
-    """Compile and load an IR module that calls these functions of the C library."""
-    return link(compile_ir(text), exports, {name: libc_address(name) for name in libc})
+    """Load an IR module that calls these functions of the C library; compiled once, then kept."""
+    key = cache.key_of(f"{BUILD}\n{text}")
+    code = cache.read(key)
+    if code is None:
+        code = compile_ir(text)
+        cache.write(key, code)
+    return link(code, exports, {name: libc_address(name) for name in libc})

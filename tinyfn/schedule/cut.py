@@ -145,7 +145,10 @@ class Cutter:
         self.owners[node], self.plain[node] = owners, plain
 
     def _stored(self, node: UOp, owners: set[UOp], plain: bool) -> bool:
-        if node.op in opcodes.MOVEMENT or node.op in (Ops.CONST, Ops.FULL, Ops.IOTA):
+        if node.op in opcodes.MOVEMENT:
+            contraction = self._only_contraction_below(node)
+            return contraction and (len(owners) > 1 or not plain)
+        if node.op in (Ops.CONST, Ops.FULL, Ops.IOTA):
             return False
         if node.op is Ops.REDUCE_AXIS:
             if len(owners) > 1 or (is_contraction(node) and not plain):
@@ -155,6 +158,18 @@ class Cutter:
         if len(owners) < 2:
             return False
         return self.expensive[node] or len(self.leaves[node]) >= MANY_LOADS
+
+
+    def _only_contraction_below(self, node: UOp) -> bool:
+        """Whether the node is a contraction in another layout, which nothing else uses.
+
+        It is then stored in the layout of its user.
+        """
+        while node.op in (Ops.RESHAPE, Ops.PERMUTE, Ops.CAST):
+            node = node.src[0]
+            if len(self.users.get(node, ())) > 1:
+                return False
+        return is_contraction(node)
 
 
 def choose_cuts(roots: Iterable[UOp]) -> set[UOp]:

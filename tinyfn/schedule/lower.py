@@ -148,15 +148,11 @@ class Lowering:
         return folded(UOp(node.op, node.dtype, src))
 
     def leaf(self, node: UOp, index: Index, valid: UOp | None) -> UOp:
-        """Memory: AFTER and what else stands for memory is followed to where its elements are."""
+        """Memory: AFTER a view of memory is followed to where the elements are."""
         memory = node
-        while memory.op is Ops.AFTER:
+        while memory.op is Ops.AFTER and memory not in self.cuts:
             memory = memory.src[0]
-        if memory.op in opcodes.MOVEMENT:
-            while memory.op in opcodes.MOVEMENT or memory.op is Ops.AFTER:
-                if memory.op is Ops.AFTER:
-                    memory = memory.src[0]
-                    continue
+            while memory.op in opcodes.MOVEMENT and memory not in self.cuts:
                 index, more = source_index(memory, index)
                 valid = both(valid, more)
                 memory = memory.src[0]

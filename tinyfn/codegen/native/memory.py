@@ -1,0 +1,166 @@
+"""Loads and stores, whole, masked, strided and by index. Masked lanes never touch memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils
+
+from tinyfn.codegen.native import small_floats
+from tinyfn.codegen.native.emitter import Emitter, lane_numbers, splat, spelled
+from tinyfn.codegen.native.types import I1, I8, I32, I64, POINTER, STORED, constant, shape
+from tinyfn.codegen.simd import STORAGE_ONLY, Word
+
+
+def _address(e: Emitter, word: Word, memory: Any, i: Any) -> Any:
+    place = e.b.gep(memory, [i], source_etype=STORED[word.kind])
+    return e.b.bitcast(place, shape(STORED[word.kind], word.lanes).as_pointer())
+
+
+def _width(word: Word) -> int:
+    return int(STORED[word.kind].width) // 8 if hasattr(STORED[word.kind], "width") else (
+        8 if word.kind == "f64" else 4
+    )
+
+
+def _from_memory(e: Emitter, word: Word, stored: Any) -> Any:
+    if word.kind == "b1":
+        return e.b.icmp_unsigned("!=", stored, e.const(0, I8))
+    if word.kind in STORAGE_ONLY:
+        return small_floats.decode(e, word.kind, stored)
+    return stored
+
+
+def _to_memory(e: Emitter, word: Word, value: Any) -> Any:
+    if word.kind == "b1":
+        return e.b.zext(value, e.of(I8))
+    if word.kind in STORAGE_ONLY:
+        return small_floats.encode(e, word.kind, value)
+    return value
+
+
+def load(e: Emitter, word: Word, memory: Any, i: Any) -> Any:
+    """The elements from i on."""
+    kind = shape(STORED[word.kind], word.lanes)
+    found = e.b.load(_address(e, word, memory, i), align=_width(word), typ=kind)
+    return _from_memory(e, word, found)
+
+
+def store(e: Emitter, word: Word, memory: Any, i: Any, value: Any) -> None:
+    """Write the elements from i on."""
+    e.b.store(_to_memory(e, word, value), _address(e, word, memory, i), align=_width(word))
+
+
+def stream(e: Emitter, word: Word, memory: Any, i: Any, value: Any) -> None:
+    """Write past the caches; the address is aligned to the vector."""
+    kind = shape(STORED[word.kind], word.lanes)
+    stored = e.b.store(
+        _to_memory(e, word, value), _address(e, word, memory, i), align=_width(word) * word.lanes
+    )
+    node = e.b.module.add_metadata([ir.Constant(I32, 1)])
+    stored.set_metadata("nontemporal", node)
+    del kind
+
+
+def load_masked(e: Emitter, word: Word, memory: Any, i: Any, mask: Any) -> Any:
+    """The elements from i on where the mask holds, 0 elsewhere."""
+    kind = shape(STORED[word.kind], word.lanes)
+    zero = constant(STORED[word.kind], 0, word.lanes)
+    if word.lanes == 1:
+        return _from_memory(e, word, _guarded_load(e, word, memory, i, mask, zero))
+    name = f"llvm.masked.load.{spelled(kind)}.p0"
+    found = _call_masked_load(e, name, kind, _address(e, word, memory, i), word, mask, zero)
+    return _from_memory(e, word, found)
+
+
+def _call_masked_load(
+    e: Emitter, name: str, kind: Any, address: Any, word: Word, mask: Any, zero: Any
+) -> Any:
+    return e.call(name, kind, address, ir.Constant(I32, _width(word)), mask, zero)
+
+
+def _guarded_load(e: Emitter, word: Word, memory: Any, i: Any, mask: Any, zero: Any) -> Any:
+    """A load under a condition; without a branch it reads a zero on the stack instead."""
+    safe = cgutils.alloca_once_value(e.b, zero)
+    address = e.b.select(mask, _address(e, word, memory, i), safe)
+    return e.b.load(address, align=_width(word), typ=STORED[word.kind])
+
+
+def store_masked(e: Emitter, word: Word, memory: Any, i: Any, value: Any, mask: Any) -> None:
+    """Write the elements from i on where the mask holds."""
+    stored = _to_memory(e, word, value)
+    if word.lanes == 1:
+        with e.b.if_then(mask):
+            e.b.store(stored, _address(e, word, memory, i), align=_width(word))
+        return
+    name = f"llvm.masked.store.{spelled(stored.type)}.p0"
+    address = _address(e, word, memory, i)
+    e.call(name, ir.VoidType(), stored, address, ir.Constant(I32, _width(word)), mask)
+
+
+def _addresses(e: Emitter, word: Word, memory: Any, places: Any) -> Any:
+    """A vector of addresses."""
+    bytes_each = constant(I64, _width(word), word.lanes)
+    base = splat(e.b, e.b.ptrtoint(memory, I64), word.lanes)
+    return e.b.inttoptr(
+        e.b.add(base, e.b.mul(places, bytes_each)), ir.VectorType(POINTER, word.lanes)
+    )
+
+
+def gather(e: Emitter, word: Word, memory: Any, places: Any, mask: Any) -> Any:
+    """The elements at these places where the mask holds, 0 elsewhere."""
+    kind = shape(STORED[word.kind], word.lanes)
+    zero = constant(STORED[word.kind], 0, word.lanes)
+    name = f"llvm.masked.gather.{spelled(kind)}.v{word.lanes}p0"
+    where = _addresses(e, word, memory, places)
+    found = e.call(name, kind, where, ir.Constant(I32, _width(word)), mask, zero)
+    return _from_memory(e, word, found)
+
+
+def scatter(e: Emitter, word: Word, memory: Any, places: Any, value: Any, mask: Any) -> None:
+    """Write the elements at these places where the mask holds, in the order of the lanes."""
+    stored = _to_memory(e, word, value)
+    name = f"llvm.masked.scatter.{spelled(stored.type)}.v{word.lanes}p0"
+    where = _addresses(e, word, memory, places)
+    e.call(name, ir.VoidType(), stored, where, ir.Constant(I32, _width(word)), mask)
+
+
+def _stride_places(e: Emitter, word: Word, i: Any, stride: Any) -> Any:
+    steps = e.b.mul(splat(e.b, stride, word.lanes), lane_numbers(I64, word.lanes))
+    return e.b.add(splat(e.b, i, word.lanes), steps)
+
+
+def strided(e: Emitter, word: Word, memory: Any, i: Any, stride: Any) -> Any:
+    """Every stride-th element from i on."""
+    mask = constant(I1, 1, word.lanes)
+    return gather(e, word, memory, _stride_places(e, word, i, stride), mask)
+
+
+def strided_masked(e: Emitter, word: Word, memory: Any, i: Any, stride: Any, mask: Any) -> Any:
+    """Every stride-th element from i on where the mask holds, 0 elsewhere."""
+    return gather(e, word, memory, _stride_places(e, word, i, stride), mask)
+
+
+def local(e: Emitter, word: Word, count: Any) -> Any:
+    """Scratch on the stack, aligned to 64 bytes; `count` is a constant."""
+    element = STORED[word.kind]
+    with e.b.goto_entry_block():
+        place = e.b.alloca(ir.ArrayType(element, int(count.constant)))
+        place.align = 64
+        return e.b.bitcast(place, POINTER)
+
+
+LOWERINGS: dict[str, Callable[..., Any]] = {
+    "load": load,
+    "store": store,
+    "stream": stream,
+    "loadm": load_masked,
+    "storem": store_masked,
+    "gather": gather,
+    "scatter": scatter,
+    "strided": strided,
+    "stridedm": strided_masked,
+    "local": local,
+}

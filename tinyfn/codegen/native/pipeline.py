@@ -1,0 +1,214 @@
+"""numba's front end with the passes that kernels need, then LLVM with the passes that pay."""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import llvmlite.binding as llvm
+from numba import types
+from numba.core import funcdesc, lowering
+from numba.core.codegen import CPUCodeLibrary
+from numba.core.compiler import CompilerBase, Flags
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.compiler_machinery import LoweringPass, PassManager, register_pass
+from numba.core.registry import cpu_target
+from numba.core.typed_passes import NopythonTypeInference
+from numba.core.untyped_passes import FixupArgs, IRProcessing, TranslateByteCode
+
+from tinyfn.codegen.native import syntax
+from tinyfn.codegen.native.target import machine, processor
+from tinyfn.codegen.native.types import Memory
+from tinyfn.codegen.native.words import numba_word
+from tinyfn.codegen.simd import names_in
+from tinyfn.errors import CompileError
+
+UNDEFINED = re.compile(r"^declare .*@\"?([^\"(]+)\"?\(", re.MULTILINE)
+
+
+class TextLibrary(CPUCodeLibrary):  # type: ignore[misc]
+    """A code library that keeps the text of its modules instead of compiling them."""
+
+    def __init__(self, codegen: Any, name: str) -> None:
+        self._codegen, self._name = codegen, name
+        self._reload_init: set[Any] = set()
+        self._dynamic_globals: list[Any] = []
+        self._linking_libraries: list[Any] = []
+        self._recorded_timings = None
+        self.texts: list[str] = []
+
+    def create_ir_module(self, name: str) -> Any:
+        """An empty module."""
+        return self._codegen._create_empty_module(name)
+
+    def add_ir_module(self, module: Any) -> None:
+        """Keep the text."""
+        self.texts.append(str(module))
+
+    def add_linking_library(self, library: Any) -> None:
+        """Kernels call nothing outside of themselves."""
+
+    def enable_object_caching(self) -> None:
+        """Objects are cached by tinyfn."""
+
+
+class KernelLower(lowering.Lower):  # type: ignore[misc]
+    """numba's lowering without what Python functions need at run time."""
+
+    def emit_environment_object(self) -> None:
+        """Kernels have no environment."""
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class KernelLowering(LoweringPass):  # type: ignore[misc]
+    """Typed numba IR to the text of an LLVM module."""
+
+    _name = "tinyfn_kernel_lowering"
+
+    def __init__(self) -> None:
+        LoweringPass.__init__(self)
+
+    def run_pass(self, state: Any) -> bool:
+        """Lower the function of the state."""
+        description = funcdesc.PythonFunctionDescriptor.from_specialized_function(
+            state.func_ir,
+            state.typemap,
+            state.return_type,
+            state.calltypes,
+            mangler=state.targetctx.mangler,
+            inline=False,
+            noalias=False,
+            abi_tags=(),
+        )
+        with state.targetctx.push_code_library(state.library):
+            KernelLower(
+                state.targetctx, state.library, description, state.func_ir, metadata=state.metadata
+            ).lower()
+        state.cr = description
+        return True
+
+
+class KernelCompiler(CompilerBase):  # type: ignore[misc]
+    """The few passes of numba that a kernel in the lowered form needs."""
+
+    def define_pipelines(self) -> list[Any]:
+        """Bytecode, IR, types, LLVM."""
+        manager = PassManager("tinyfn")
+        for step in (TranslateByteCode, FixupArgs, IRProcessing, NopythonTypeInference, KernelLowering):
+            manager.add_pass(step, step._name)
+        manager.finalize()
+        return [manager]
+
+
+def _flags() -> Any:
+    flags = Flags()
+    flags.nrt = False
+    flags.no_cpython_wrapper = True
+    flags.no_cfunc_wrapper = True
+    flags.error_model = "numpy"
+    flags.release_gil = True
+    flags.no_rewrites = True
+    flags.enable_ssa = False
+    return flags
+
+
+@contextmanager
+def quiet() -> Generator[None]:
+    """A batch of compilations: no garbage collection, registries are looked through once."""
+    enabled = gc.isenabled()
+    gc.disable()
+    context = cpu_target.target_context
+    context.refresh()
+    cpu_target.typing_context.refresh()
+    own = context.refresh
+    # new intrinsics register themselves in the first of the target's registries
+    registry = next(iter(context._registries))
+    context.refresh = lambda: context.install_registry(registry)
+    try:
+        yield
+    finally:
+        context.refresh = own
+        if enabled:
+            gc.enable()
+
+
+def compile_kernel(source: str) -> bytes:
+    """The relocatable object of one kernel; its symbol is the name of the function."""
+    definition = syntax.kernel_definition(source)
+    name, listed = definition.name, syntax.parameters(definition)
+    tree = syntax.lowered(definition)
+    names: dict[str, Any] = {n: numba_word(n, processor()) for n in names_in(tree)}
+    exec(compile(tree, f"<{name}>", "exec"), names)
+    kinds = [types.int64 if kind == "i64" else Memory(kind.removesuffix("ptr")) for _, kind in listed]
+    text, inner = _front(names[name], kinds)
+    return _object(_with_entry(text, inner, name, listed), name)
+
+
+def _front(function: Any, kinds: list[Any]) -> tuple[str, str]:
+    """LLVM text of the function and the name it has in it."""
+    library = TextLibrary(cpu_target.target_context.codegen(), function.__name__)
+    with global_compiler_lock:
+        compiler = KernelCompiler(
+            cpu_target.typing_context,
+            cpu_target.target_context,
+            library,
+            tuple(kinds),
+            types.void,
+            _flags(),
+            {},
+        )
+        description = compiler.compile_extra(function)
+    return "\n".join(library.texts), description.llvm_func_name
+
+
+def _with_entry(text: str, inner: str, name: str, listed: Sequence[tuple[str, str]]) -> str:
+    """The module with the entry `i32 name(i64* args, i64 lo, i64 hi)`, which unpacks and calls."""
+    text = text.replace(f'define i32 @"{inner}"', f'define internal i32 @"{inner}"', 1)
+    lines = ["  %ret = alloca ptr", "  %exc = alloca ptr"]
+    passed = []
+    for position, (_, kind) in enumerate(listed[:-2]):
+        lines.append(f"  %p{position} = getelementptr i64, ptr %args, i64 {position}")
+        lines.append(f"  %w{position} = load i64, ptr %p{position}")
+        if kind == "i64":
+            passed.append(f"i64 %w{position}")
+        else:
+            lines.append(f"  %q{position} = inttoptr i64 %w{position} to ptr")
+            passed.append(f"ptr %q{position}")
+    passed += ["i64 %lo", "i64 %hi"]
+    call = f'  %status = call i32 @"{inner}"(ptr %ret, ptr %exc, {", ".join(passed)})'
+    body = "\n".join([*lines, call, "  ret i32 %status"])
+    return f'{text}\ndefine i32 @"{name}"(ptr %args, i64 %lo, i64 %hi) {{\nentry:\n{body}\n}}\n'
+
+
+def _object(text: str, name: str) -> bytes:
+    module = llvm.parse_assembly(text)
+    module.data_layout = str(machine().target_data)
+    module.triple = machine().triple
+    for function in module.functions:
+        if not function.is_declaration:
+            function.add_function_attribute("nounwind")
+    _optimize(module)
+    _refuse_externals(module, name)
+    return bytes(machine().emit_object(module))
+
+
+def _optimize(module: Any) -> None:
+    tuning = llvm.create_pipeline_tuning_options(speed_level=1)
+    tuning.loop_vectorization = tuning.slp_vectorization = False
+    tuning.loop_unrolling = tuning.loop_interleaving = False
+    builder = llvm.create_pass_builder(machine(), tuning)
+    manager = builder.getModulePassManager()
+    manager.run(module, builder)
+    # llvmlite's own dispose does nothing for this class, and a pass manager runs only once
+    llvm.newpassmanagers.NewPassManager._dispose(manager)
+    manager.detach()
+
+
+def _refuse_externals(module: Any, name: str) -> None:
+    """A kernel that calls a library would not load: better to say so here."""
+    called = [f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")]
+    if called:
+        raise CompileError(f"kernel {name} calls {', '.join(called)}, which no library provides")

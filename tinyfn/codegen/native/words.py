@@ -1,0 +1,246 @@
+"""Each name of the generated language as a numba intrinsic, made when a kernel first uses it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from tinyfn.codegen.native import arithmetic, casts, memory
+from tinyfn.codegen.native.emitter import Emitter, lane_numbers
+from tinyfn.codegen.native.target import Processor
+from tinyfn.codegen.native.types import I1, I32, I64, Memory, Register, is_float
+from tinyfn.codegen.simd import ALU, MEMORY, Word, parse, register_type
+
+BOOLS = ("lt", "le", "eq", "ne")
+
+
+@functools.cache
+def numba_word(name: str, processor: Processor) -> Any:
+    """The intrinsic of a name."""
+    if name in INT_LOWERINGS:
+        return _int_word(name)
+    word = parse(name)
+    result, arguments = signature(word)
+
+    def lower(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        found = emit(word, builder, args, processor)
+        return _context.get_dummy_value() if found is None else found
+
+    return _intrinsic(name, result, arguments, lower)
+
+
+def _intrinsic(name: str, result: Any, arguments: list[Any], lower: Callable[..., Any]) -> Any:
+    """numba wants a function with that many parameters; the types follow from the name."""
+    names = [f"a{i}" for i in range(len(arguments))]
+
+    def typed(_context: Any, *_args: Any) -> Any:
+        return result(*arguments), lower
+
+    text = f"lambda context{''.join(f', {n}' for n in names)}: typed(context)"
+    function = eval(text, {"typed": typed})
+    function.__name__ = name
+    return intrinsic(function)
+
+
+def signature(word: Word) -> tuple[Any, list[Any]]:
+    """Result and argument types of a word."""
+    value = Register(register_type(word.kind), word.lanes)
+    mask = Register("b1", word.lanes)
+    scalar = Register(register_type(word.kind), 1)
+    place, where = Memory(word.kind), Register("i64", word.lanes)
+    i = types.int64
+    table: dict[str, tuple[Any, list[Any]]] = {
+        "load": (value, [place, i]),
+        "store": (types.void, [place, i, value]),
+        "stream": (types.void, [place, i, value]),
+        "loadm": (value, [place, i, mask]),
+        "storem": (types.void, [place, i, value, mask]),
+        "gather": (value, [place, where, mask]),
+        "scatter": (types.void, [place, where, value, mask]),
+        "strided": (value, [place, i, i]),
+        "stridedm": (value, [place, i, i, mask]),
+        "local": (place, [i]),
+        "const": (value, [types.float64 if is_float(register_type(word.kind)) else i]),
+        "splat": (value, [scalar]),
+        "iota": (value, []),
+        "index": (value, [i]),
+        "extract": (scalar, [value, i]),
+        "quant": (Register("f32", word.lanes), [Register("f32", word.lanes)]),
+        "first": (mask, [i]),
+        "hor": (Register("b1", 1), [mask]),
+        "hand": (Register("b1", 1), [mask]),
+        **dict.fromkeys(("hadd", "hmul", "hmax", "hmin"), (scalar, [value])),
+    }
+    if word.op in table:
+        return table[word.op]
+    if word.op in ("cast", "bitcast"):
+        return value, [Register(register_type(word.source), word.lanes)]
+    if word.op == "where":
+        return value, [mask, value, value]
+    count = 3 if word.op == "fma" else 1 if word.op in UNARY else 2
+    return (mask if word.op in BOOLS else value), [value] * count
+
+
+UNARY = frozenset(
+    "neg abs not sqrt recip rsqrt exp exp2 expm1 log log2 log1p sin cos tan tanh sigmoid erf "
+    "trunc floor ceil round".split()
+)
+
+
+def emit(word: Word, builder: Any, args: Any, processor: Processor) -> Any:
+    """The instructions of a word; None where it has no value."""
+    kind = register_type(word.kind)
+    e = Emitter(builder, kind, word.lanes, processor.has_fma, processor.has_half)
+    if word.op in MEMORY:
+        return memory.LOWERINGS[word.op](e, word, *args)
+    if word.op == "cast":
+        return casts.cast(e, word, *args)
+    if word.op == "bitcast":
+        return casts.bitcast(e, word, *args)
+    if word.op == "quant":
+        return casts.quantize(e, word, *args)
+    if word.op in ALU:
+        if kind == "b1" and word.op in ("lt", "le", "max", "min"):
+            return _bool_order(e, word.op, *args)
+        return arithmetic.LOWERINGS[word.op](e, *args)
+    return REGISTER[word.op](e, word, *args)
+
+
+def _bool_order(e: Emitter, op: str, x: Any, y: Any) -> Any:
+    """False comes before True."""
+    if op == "max":
+        return e.b.or_(x, y)
+    if op == "min":
+        return e.b.and_(x, y)
+    not_x = e.b.not_(x)
+    return e.b.and_(not_x, y) if op == "lt" else e.b.or_(not_x, y)
+
+
+def _const(e: Emitter, word: Word, value: Any) -> Any:
+    number = value.constant
+    if is_float(e.kind):
+        return e.const(float(number))
+    if e.kind == "b1":
+        return e.const(int(bool(number)))
+    return e.const(int(number))
+
+
+def _index(e: Emitter, word: Word, i: Any) -> Any:
+    if is_float(e.kind):
+        return e.b.sitofp(i, e.type)
+    if e.kind == "b1":
+        return e.b.icmp_signed("!=", i, ir.Constant(I64, 0))
+    return i if e.element.width == 64 else e.b.trunc(i, e.type)
+
+
+def _iota(e: Emitter, word: Word) -> Any:
+    if is_float(e.kind):
+        return ir.Constant(e.type, [ir.Constant(e.element, float(i)) for i in range(e.lanes)])
+    return lane_numbers(e.element, e.lanes)
+
+
+def _first(e: Emitter, word: Word, k: Any) -> Any:
+    """Lanes below k: k is clamped to 32 bits, which compare faster."""
+    low = e.b.select(e.b.icmp_signed("<", k, ir.Constant(I64, 0)), ir.Constant(I64, 0), k)
+    top = ir.Constant(I64, word.lanes)
+    held = e.b.trunc(e.b.select(e.b.icmp_signed("<", low, top), low, top), I32)
+    numbers = lane_numbers(I32, word.lanes)
+    return e.b.icmp_signed("<", numbers, e.splat(held))
+
+
+def _halves(e: Emitter, vector: Any, combine: Callable[[Emitter, Any, Any], Any]) -> Any:
+    """Combine the upper half with the lower until one lane is left."""
+    lanes = e.lanes
+    while lanes > 1:
+        half = lanes // 2
+        undefined = ir.Constant(vector.type, ir.Undefined)
+        pick = lambda start, n=half: ir.Constant(  # noqa: E731
+            ir.VectorType(I32, n), [ir.Constant(I32, start + i) for i in range(n)]
+        )
+        low = e.b.shuffle_vector(vector, undefined, pick(0))
+        high = e.b.shuffle_vector(vector, undefined, pick(half))
+        if half == 1:
+            low, high = (e.b.extract_element(v, ir.Constant(I32, 0)) for v in (low, high))
+        vector = combine(Emitter(e.b, e.kind, half, e.has_fma, e.has_half), low, high)
+        lanes = half
+    return vector
+
+
+def _horizontal(op: str) -> Callable[..., Any]:
+    def run(e: Emitter, word: Word, vector: Any) -> Any:
+        return _halves(e, vector, lambda place, x, y: arithmetic.LOWERINGS[op](place, x, y))
+
+    return run
+
+
+def _any_or_all(name: str) -> Callable[..., Any]:
+    def run(e: Emitter, word: Word, mask: Any) -> Any:
+        return e.call(f"llvm.vector.reduce.{name}.v{word.lanes}i1", I1, mask)
+
+    return run
+
+
+REGISTER: dict[str, Callable[..., Any]] = {
+    "const": _const,
+    "splat": lambda e, word, scalar: e.splat(scalar),
+    "iota": _iota,
+    "index": _index,
+    "extract": lambda e, word, vector, lane: e.b.extract_element(
+        vector, ir.Constant(I32, int(lane.constant))
+    ),
+    "first": _first,
+    "hor": _any_or_all("or"),
+    "hand": _any_or_all("and"),
+    "hadd": _horizontal("add"),
+    "hmul": _horizontal("mul"),
+    "hmax": _horizontal("max"),
+    "hmin": _horizontal("min"),
+}
+
+# *** integer expressions: int64, typed, so that numba need not look its operators up ***
+
+
+def _floor_divide(b: Any, x: Any, y: Any) -> Any:
+    quotient, rest = b.sdiv(x, y), b.srem(x, y)
+    negative = b.icmp_signed("<", rest, ir.Constant(I64, 0))
+    return b.select(negative, b.sub(quotient, ir.Constant(I64, 1)), quotient)
+
+
+def _floor_mod(b: Any, x: Any, y: Any) -> Any:
+    rest = b.srem(x, y)
+    return b.select(b.icmp_signed("<", rest, ir.Constant(I64, 0)), b.add(rest, y), rest)
+
+
+INT_LOWERINGS: dict[str, Callable[..., Any]] = {
+    "iadd": lambda b, x, y: b.add(x, y),
+    "isub": lambda b, x, y: b.sub(x, y),
+    "imul": lambda b, x, y: b.mul(x, y),
+    "ifloordiv": _floor_divide,
+    "imod": _floor_mod,
+    "imin": lambda b, x, y: b.select(b.icmp_signed("<", x, y), x, y),
+    "imax": lambda b, x, y: b.select(b.icmp_signed(">", x, y), x, y),
+    "ihold": lambda b, x: x,
+    "ilt": lambda b, x, y: b.icmp_signed("<", x, y),
+    "ile": lambda b, x, y: b.icmp_signed("<=", x, y),
+    "igt": lambda b, x, y: b.icmp_signed(">", x, y),
+    "ige": lambda b, x, y: b.icmp_signed(">=", x, y),
+    "ieq": lambda b, x, y: b.icmp_signed("==", x, y),
+    "ine": lambda b, x, y: b.icmp_signed("!=", x, y),
+}
+COMPARISONS = ("ilt", "ile", "igt", "ige", "ieq", "ine")
+
+
+def _int_word(name: str) -> Any:
+    count = 1 if name == "ihold" else 2
+    result = types.boolean if name in COMPARISONS else types.int64
+
+    def lower(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return INT_LOWERINGS[name](builder, *args)
+
+    return _intrinsic(name, result, [types.int64] * count, lower)
+

@@ -1,0 +1,287 @@
+"""TinyJit: run a function twice, keep what the second run launched, replay it from the third on."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any, Generic, ParamSpec, TypeVar, cast
+
+from tinyfn.call import refuse_while_capturing
+from tinyfn.device import Buffer
+from tinyfn.errors import JitError
+from tinyfn.helpers import JIT, GlobalCounters
+from tinyfn.runtime import execute
+from tinyfn.runtime.execute import Step
+from tinyfn.runtime.replay import Replay
+from tinyfn.schedule.memory import MemoryPlan
+from tinyfn.tensor import Tensor
+from tinyfn.uop.node import now
+from tinyfn.uop.ops import Ops, UOp, substitute, toposort
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+__all__ = ["JitError", "TinyJit"]
+
+
+class TinyJit(Generic[P, R]):
+    """Make a function of tensors fast to call again and again.
+
+    The first call runs as it is. The second is recorded: everything it computes must be realised
+    inside of it (its results are). From the third call on the recording is replayed on the new
+    inputs: Python inside the function does not run again.
+
+    Inputs are tensors and bound variables among the arguments, by position and name, also inside
+    of lists, tuples and dicts; shapes, dtypes and devices have to stay the same. Other arguments
+    are part of the recording.
+
+    Raises:
+        JitError: inputs differ from the recorded ones, a tensor is passed twice, or nothing ran.
+    """
+
+    def __init__(
+        self,
+        fxn: Callable[P, R] | None,
+        captured: Recording | None = None,
+        prune: bool = False,
+        optimize: bool = False,
+    ) -> None:
+        if fxn is None and captured is None:
+            raise JitError("TinyJit needs a function, or a recording of one")
+        self.fxn = fxn
+        self.captured = captured
+        self.cnt = 2 if captured is not None else 0
+        if fxn is not None:
+            functools.update_wrapper(self, fxn)
+
+    def reset(self) -> None:
+        """Forget the recording: the next two calls run the function again."""
+        self.captured, self.cnt = None, 0
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self.__call__, instance)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        refuse_while_capturing("calling a TinyJit")
+        assert self.fxn is not None or self.captured is not None
+        if not JIT:
+            return self._run(args, kwargs)
+        if self.cnt == 0:
+            result = self._run(args, kwargs)
+        elif self.captured is None:
+            result = self._record(args, kwargs)
+        else:
+            return cast(R, self.captured.replay(args, kwargs))
+        self.cnt += 1
+        return result
+
+    def _run(self, args: Any, kwargs: Any) -> R:
+        assert self.fxn is not None
+        result = self.fxn(*args, **kwargs)
+        _realize(result)
+        return result
+
+    def _record(self, args: Any, kwargs: Any) -> R:
+        if execute.recorders.active:
+            raise JitError(
+                "a TinyJit is called while another one records; jit the outer function only"
+            )
+        inputs = Inputs(args, kwargs)
+        recording = Recording(inputs)
+        execute.recorders.active.append(recording.add)
+        try:
+            result = self._run(args, kwargs)
+        finally:
+            execute.recorders.active.remove(recording.add)
+        recording.finish(result)
+        self.captured = recording
+        return result
+
+
+def _realize(result: Any) -> None:
+    tensors = [t for _, t in named_values(result, Tensor)]
+    if tensors:
+        Tensor.realize(*tensors)
+
+
+def named_values(value: Any, kind: type, name: str = "") -> list[tuple[str, Any]]:
+    """The values of a kind in nested lists, tuples and dicts, with the way to each."""
+    if isinstance(value, kind):
+        return [(name or "result", value)]
+    if isinstance(value, list | tuple):
+        parts: Any = enumerate(value)
+    elif isinstance(value, dict):
+        parts = value.items()
+    else:
+        return []
+    found = []
+    for key, part in parts:
+        found += named_values(part, kind, f"{name}.{key}" if name else str(key))
+    return found
+
+
+class Inputs:
+    """The tensors and variables among the arguments of one call, stored and described."""
+
+    def __init__(self, args: Any, kwargs: Any) -> None:
+        named = named_values(args, Tensor) + named_values(kwargs, Tensor)
+        unstored = [t for _, t in named if not _is_whole_buffer(t.uop)]
+        if unstored:
+            for tensor in unstored:
+                tensor.uop = tensor.uop.contiguous()
+            Tensor.realize(*unstored)
+        self.names = [name for name, _ in named]
+        self.nodes = [t.uop.base for _, t in named]
+        self.described = [(t.shape, t.dtype, t.device, t.uop.axis) for _, t in named]
+        if len(set(self.nodes)) != len(self.nodes):
+            twice = [n for i, n in enumerate(self.names) if self.nodes[i] in self.nodes[:i]]
+            raise JitError(
+                f"the same tensor is passed twice (argument {twice[0]}); pass a .clone() of it"
+            )
+        bound = named_values(args, UOp) + named_values(kwargs, UOp)
+        self.variables: dict[str, int] = {}
+        for _, node in [*bound, *((n, t.uop) for n, t in named)]:
+            self._bind(node)
+        self.described = [(_unbound_shape(s), d, w, a) for s, d, w, a in self.described]
+
+    def _bind(self, node: UOp) -> None:
+        sizes = [s for s in (node.shape or ()) if isinstance(s, UOp)]
+        for found in toposort([*sizes, node] if node.op is Ops.BIND else sizes):
+            if found.op is Ops.BIND:
+                variable, value = found.unbind()
+                self.variables[variable.arg.name] = value
+
+    @property
+    def buffers(self) -> list[Buffer]:
+        """The memory of the inputs, slot by slot."""
+        return [b for n in self.nodes for b in execute.memory_of(n)]
+
+
+def _unbound_shape(shape: tuple[Any, ...]) -> tuple[Any, ...]:
+    table = {
+        n: n.src[0] for s in shape if isinstance(s, UOp) for n in toposort([s]) if n.op is Ops.BIND
+    }
+    return tuple(s.substitute(table) if isinstance(s, UOp) else s for s in shape)
+
+
+def _is_whole_buffer(node: UOp) -> bool:
+    while node.op in (Ops.RESHAPE, Ops.UNSHARD, Ops.DETACH):
+        node = node.src[0]
+    return node.op is Ops.BUFFER
+
+
+class Recording:
+    """What one run launched, and how its results depend on inputs and on memory it made."""
+
+    def __init__(self, inputs: Inputs) -> None:
+        self.inputs = inputs
+        self.lists: list[tuple[UOp, dict[str, int], MemoryPlan]] = []
+        self.fresh: list[UOp] = []
+        self.started = now()
+
+    def add(self, linear: UOp, variables: dict[str, int], plan: MemoryPlan) -> None:
+        """Keep one list of calls (the executor's hook)."""
+        self.lists.append((linear, variables, plan))
+
+    def finish(self, result: Any) -> None:
+        """Pack what was recorded; `result` is what the recorded call returned."""
+        if not any(linear.src for linear, _, _ in self.lists):
+            raise JitError(
+                "the function computed nothing that can be replayed; its tensors have to be "
+                "realised inside of it or returned"
+            )
+        self.result = result
+        variables: dict[str, int] = {}
+        steps: list[Step] = []
+        made: dict[UOp, None] = {}
+        for linear, values, _plan in self.lists:
+            variables.update(values)
+            steps += execute.prepare(linear.src)
+            for call in linear.src:
+                made.update(dict.fromkeys(n for n in toposort(call.src[1:]) if n.op is Ops.BUFFER))
+        outputs = [t.uop.base for _, t in named_values(result, Tensor)]
+        own_inputs = set(self.inputs.nodes)
+        self.fresh = [
+            n
+            for n in dict.fromkeys(outputs)
+            if n in made and n not in own_inputs and n.born > self.started
+        ]
+        movable = {id(b): b for n in self.fresh for b in execute.memory_of(n)}
+        movable.update({id(b): b for b in self.inputs.buffers})
+        self.recorded_inputs = self.inputs.buffers
+        self.current: dict[UOp, UOp] = {n: n for n in self.fresh}
+        self.made = list(made)
+        self.plan = Replay(steps, variables, movable)
+        self.variables = variables
+
+    def replay(self, args: Any, kwargs: Any) -> Any:
+        """Run the recording on new inputs; returns results like the recorded one."""
+        given = Inputs(args, kwargs)
+        self._check(given)
+        replaced = {
+            id(old): new
+            for old, new in zip(self.recorded_inputs, given.buffers, strict=True)
+            if new is not old
+        }
+        table = dict(zip(self.inputs.nodes, given.nodes, strict=True))
+        for node in self.fresh:
+            now = self._memory_for(node)
+            table[node] = now
+            for old, new in zip(execute.memory_of(node), execute.memory_of(now), strict=True):
+                replaced[id(old)] = new
+        variables = {**self.variables, **given.variables}
+        self.plan.run(replaced, self.variables if variables == self.variables else variables)
+        for operations, moved in self.plan.work:
+            GlobalCounters.global_ops += operations
+            GlobalCounters.global_mem += moved
+        GlobalCounters.kernel_count += sum(s.count for s in self.plan.steps if s.program is not None)
+        return _rebuilt(self.result, table)
+
+    def _memory_for(self, node: UOp) -> UOp:
+        """The output's memory for this run: that of the last run, unless a Tensor holds it still."""
+        last = self.current[node]
+        if last is not node and sys.getrefcount(last) <= 3:
+            return last
+        info = node.arg
+        made: UOp = UOp.new_buffer(info.device, info.shape, node.dtype, kind=info.kind)
+        self.current[node] = made
+        return made
+
+    def _check(self, given: Inputs) -> None:
+        if given.names != self.inputs.names:
+            raise JitError(
+                f"expected the inputs {self.inputs.names} that were recorded, got {given.names}"
+            )
+        for name, old, new in zip(
+            given.names, self.inputs.described, given.described, strict=True
+        ):
+            if old != new:
+                raise JitError(
+                    f"input {name} was recorded as {_text(old)}, got {_text(new)}; call reset() "
+                    "or use another TinyJit for it"
+                )
+        missing = sorted(set(self.inputs.variables) ^ set(given.variables))
+        if missing:
+            raise JitError(f"expected the variables of the recorded call, these differ: {missing}")
+
+
+def _text(described: tuple[Any, ...]) -> str:
+    shape, dtype, device, axis = described
+    sizes = tuple(s if isinstance(s, int) else s.render() for s in shape)
+    place = f"{device}" if axis is None else f"{device} along axis {axis}"
+    return f"a tensor of shape {sizes}, {dtype} on {place}"
+
+
+def _rebuilt(result: Any, table: dict[UOp, UOp]) -> Any:
+    """The result of the recorded call with its memory replaced."""
+    if isinstance(result, Tensor):
+        return Tensor(substitute([result.uop], table)[0])
+    if isinstance(result, list | tuple):
+        parts = [_rebuilt(r, table) for r in result]
+        if hasattr(result, "_fields"):
+            return type(result)(*parts)
+        return type(result)(parts)
+    if isinstance(result, dict):
+        return {k: _rebuilt(v, table) for k, v in result.items()}
+    return result

@@ -1,5 +1,8 @@
 """Programs that come as binaries: C with plain arguments, kernels with a block of arguments."""
 
+from __future__ import annotations
+
+import inspect
 import shutil
 
 import numpy as np
@@ -71,6 +74,22 @@ def test_c_gets_plain_arguments(pair):
     other = Device["CPU"].compiler.compile(text.replace("2.0f", "3.0f"))
     Device["CPU"].run_binary(other, "k", [target, source], [3, 10])
     assert target.copyout().tolist() == [13, 16, 19, 0]
+
+
+def doubled(buf0: f32ptr, buf1: f32ptr, lo: i64, hi: i64):  # noqa: F821 (names of simd.py)
+    for i in range(lo, hi):
+        x = load_f32(buf1, i)  # noqa: F821
+        y = add_f32(x, x)  # noqa: F821
+        store_f32(buf0, i, y)  # noqa: F821
+
+
+@pytest.mark.parametrize("as_text", [True, False])
+def test_a_kernel_in_python(pair, as_text):
+    target, source = pair
+    given = inspect.getsource(doubled) if as_text else doubled
+    binary = Device["CPU"].compiler.compile(given)
+    Device["CPU"].load("doubled", binary)(target.address, source.address, 1, 4)
+    assert target.copyout().tolist() == [0, 4, 6, 8]
 
 
 @needs_cc

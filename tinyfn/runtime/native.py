@@ -16,8 +16,7 @@ BUILD = "; LLVM IR of the runtime: baseline CPU, level 2, no unrolling"  # part 
 _numbers = itertools.count()
 
 
-@functools.cache
-def _machine(layer: int) -> Any:
+def _machine() -> Any:
     """A target machine for the baseline CPU: the objects run on every CPU of the platform."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
@@ -27,12 +26,12 @@ def _machine(layer: int) -> Any:
 
 @functools.cache
 def _linker() -> Any:
-    return llvm.create_lljit_compiler(_machine(1), use_jit_link=True)
+    return llvm.create_lljit_compiler(_machine(), use_jit_link=True)
 
 
 def compile_ir(text: str) -> bytes:
     """A relocatable object with the functions of an IR module."""
-    machine = _machine(0)
+    machine = _machine()
     module = llvm.parse_assembly(text)
     module.triple = llvm.get_process_triple()
     module.verify()

@@ -83,9 +83,14 @@ def extended(inner: Any) -> Any:
     )
 
 
-expressions = st.recursive(
-    st.one_of(st.sampled_from(LEAVES), st.sampled_from(LEAVES), constants), extended, max_leaves=8
-)
+leaves = st.one_of(st.sampled_from(LEAVES), st.sampled_from(LEAVES), constants)
+nested = st.recursive(leaves, extended, max_leaves=8)
+
+
+@st.composite
+def plain_expressions(draw: Any) -> UOp:
+    """Expressions of any form."""
+    return draw(nested)
 
 
 def points(root: UOp) -> list[dict[UOp, int]]:
@@ -116,9 +121,11 @@ def rebuilt(root: UOp) -> UOp:
     return new[root]
 
 
-def recombined(parts: tuple[UOp, UOp, UOp, int, bool]) -> UOp:
+@st.composite
+def recombined(draw: Any) -> UOp:
     """Remainder and quotient of one value, put together again (or nearly)."""
-    value, size, other, factor, exact = parts
+    value, size, exact = draw(plain_expressions()), draw(positive), draw(st.booleans())
+    factor, other = draw(st.sampled_from([1, 2, 3, 4, -1, -2])), draw(positive)
     scale = size.arg * factor if exact else factor
     quotient = raw(Ops.IDIV, value, size)
     high = quotient if exact else raw(Ops.MOD, quotient, other)
@@ -126,11 +133,7 @@ def recombined(parts: tuple[UOp, UOp, UOp, int, bool]) -> UOp:
     return raw(Ops.ADD, low, raw(Ops.MUL, high, UOp.const(scale, W)))
 
 
-factors = st.sampled_from([1, 2, 3, 4, -1, -2])
-expressions = st.one_of(
-    expressions,
-    st.tuples(expressions, positive, positive, factors, st.booleans()).map(recombined),
-)
+expressions = st.one_of(plain_expressions(), recombined())
 
 
 @settings(max_examples=400, deadline=None)

@@ -69,15 +69,18 @@ def test_a_node_never_changes():
 
 
 def test_nodes_are_freed():
-    gc.collect()
-    before = len(nodes._interned)
     node = buffer(3)._alu("ADD", buffer(3))
-    assert len(nodes._interned) == before + 3
-    reference = weakref.ref(node)
+    references = [weakref.ref(n) for n in (node, *node.src)]
+    keys = [n._intern_key for n in (node, *node.src)]
+    assert all(key in nodes._interned for key in keys)
     del node
+    assert keys[0] not in nodes._interned
+    # keys hold the sources
+    numbers = [key[3].num for key in keys[1:]]
+    del keys
     gc.collect()
-    assert reference() is None
-    assert len(nodes._interned) == before
+    assert [reference() for reference in references] == [None, None, None]
+    assert not any(k[0] is Ops.BUFFER and k[3].num in numbers for k in nodes._interned)
 
 
 def test_a_node_that_died_is_made_again():

@@ -200,6 +200,8 @@ def _idiv_general(x: Node, y: Node) -> Node:
 def mod(x: Node, y: Node) -> Node:
     """x - floor(x / y) * y."""
     make = type(x)
+    if y.op is Ops.CONST and y.arg == 0:
+        return y
     if y.op is not Ops.CONST or y.arg <= 0:
         if is_const(x) and is_const(y):
             return make.const(x.arg % y.arg if y.arg else 0, dtypes.weakint)

@@ -4,6 +4,7 @@ from tinyfn.device import Device
 from tinyfn.dtype import dtypes
 from tinyfn.function import function
 from tinyfn.helpers import Context, GlobalCounters, getenv
+from tinyfn.jit import TinyJit
 from tinyfn.tensor import Tensor
 from tinyfn.uop.ops import UOp
 
@@ -14,6 +15,7 @@ __all__ = [
     "Device",
     "GlobalCounters",
     "Tensor",
+    "TinyJit",
     "UOp",
     "Variable",
     "dtypes",

@@ -327,11 +327,11 @@ def _view_again(view: UOp, memory: UOp, other: UOp) -> UOp:
 def _zeroed(view: UOp, memory: UOp, g: UOp) -> UOp:
     """The gradient with 0 in the place that was overwritten."""
     ones = UOp.const(1.0, g.dtype)._move("RESHAPE", (1,) * len(g.shape))._move("EXPAND", g.shape)
-    probe = GRADIENT_OF_VIEW(view, memory, ones)
+    probe = _covered(view, memory, ones)
     return probe._alu("CMPEQ", _like(g, 0.0))._alu("WHERE", g, _like(g, 0.0))
 
 
-def GRADIENT_OF_VIEW(view: UOp, memory: UOp, ones: UOp) -> UOp:  # noqa: N802
+def _covered(view: UOp, memory: UOp, ones: UOp) -> UOp:
     """Ones at the elements of memory that the view covers, zeros elsewhere."""
     chain = []
     node = view
@@ -508,9 +508,13 @@ def _reuse_outputs(
     table: dict[UOp, UOp] = {}
     saved: list[UOp] = []
     for slot, output in enumerate(body.src):
-        if output not in used or output in table or not output.src or output.op is Ops.UNSHARD:
+        core = output
+        while core.op in (Ops.RESHAPE, Ops.CONTIGUOUS):
+            core = core.src[0]
+        if core not in used or core in table or not core.src or core.op is Ops.UNSHARD:
             continue
         value = calls.output_place(calls.seen_outside(output, call.src[1:]), slot).after(call)
-        table[output] = calls.parameter(value, first_slot + len(saved))
+        seen = calls.parameter(value, first_slot + len(saved))
+        table[core] = seen._move("RESHAPE", core.shape)
         saved.append(value)
     return substitute(gradients, table), saved

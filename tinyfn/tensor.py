@@ -430,8 +430,44 @@ class Tensor(RandomMixin, OpMixin):
         else:
             self.assign(written)
 
-    def _in_place(self, value: Any) -> Self:
-        return self.assign(value)
+    def __iadd__(self, x: Any) -> Self:  # type: ignore[misc]
+        return self.assign(self + x)
+
+    def __isub__(self, x: Any) -> Self:  # type: ignore[misc]
+        return self.assign(self - x)
+
+    def __imul__(self, x: Any) -> Self:  # type: ignore[misc]
+        return self.assign(self * x)
+
+    def __itruediv__(self, x: Any) -> Self:  # type: ignore[misc]
+        return self.assign(self / x)
+
+    def __ifloordiv__(self, x: Any) -> Self:  # type: ignore[misc]
+        return self.assign(self // x)
+
+    def __imod__(self, x: Any) -> Self:
+        return self.assign(self % x)
+
+    def __ipow__(self, x: Any) -> Self:  # type: ignore[misc]
+        return self.assign(self**x)
+
+    def __imatmul__(self, x: Any) -> Self:  # type: ignore[misc]
+        return self.assign(self @ x)
+
+    def __iand__(self, x: Any) -> Self:  # type: ignore[misc]
+        return self.assign(self & x)
+
+    def __ior__(self, x: Any) -> Self:  # type: ignore[misc]
+        return self.assign(self | x)
+
+    def __ixor__(self, x: Any) -> Self:  # type: ignore[misc]
+        return self.assign(self ^ x)
+
+    def __ilshift__(self, x: Any) -> Self:  # type: ignore[misc]
+        return self.assign(self << x)
+
+    def __irshift__(self, x: Any) -> Self:  # type: ignore[misc]
+        return self.assign(self >> x)
 
     # *** devices ***
 

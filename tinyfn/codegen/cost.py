@@ -81,8 +81,7 @@ class Profile:
         return [
             n
             for n in order
-            if n.op is Ops.INDEX
-            or (n.op in opcodes.ELEMENTWISE and n.dtype is not dtypes.weakint)
+            if n.op is Ops.INDEX or (n.op in opcodes.ELEMENTWISE and n.dtype is not dtypes.weakint)
         ]
 
     def note(self, node: UOp, path: tuple[Loop, ...]) -> None:

@@ -50,7 +50,9 @@ def _divided(nodes: list[UOp], loop: UOp, size: int, number: int) -> UOp:
             done[node] = INDEX_OPS[Ops.ADD](INDEX_OPS[Ops.MUL](outer, factor), inner)
             continue
         if node.op in (Ops.END, Ops.REDUCE) and loop in node.src:
-            ranges = [s for r in node.src[1:] for s in ((outer, inner) if r is loop else (done[r],))]
+            ranges = [
+                s for r in node.src[1:] for s in ((outer, inner) if r is loop else (done[r],))
+            ]
             done[node] = UOp(node.op, node.dtype, (done[node.src[0]], *ranges), node.arg)
             continue
         new = node.with_src(tuple(done[s] for s in node.src))

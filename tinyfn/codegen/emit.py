@@ -146,7 +146,9 @@ class Emitter:
             if isinstance(item, Loop):
                 self.loop(item, lambda body=item.body: self.block(body))  # type: ignore[misc]
             elif isinstance(item, Update):
-                for pick in self.picks({**item.node.src[0].ranges, **dict.fromkeys(item.node.src[1:])}):
+                for pick in self.picks(
+                    {**item.node.src[0].ranges, **dict.fromkeys(item.node.src[1:])}
+                ):
                     self.update(item.node, pick)
             elif isinstance(item, Write):
                 for pick in self.picks(item.node.ranges):
@@ -195,15 +197,27 @@ class Emitter:
             self.main(loop, inside, start, main if limits is None else stop, main, count)
         if count > main:
             rest = count - main
-            first = number(main) if limits is None else Binary("max", self.short(start), number(main))
+            first = (
+                number(main) if limits is None else Binary("max", self.short(start), number(main))
+            )
             self.left_over(loop, inside, first, stop if limits else None, rest)
 
     def short(self, value: Expression) -> Sum:
         """An expression as one name."""
-        return self.arithmetic.short(value) if isinstance(value, Sum) else self.arithmetic.scalar(value).base
+        return (
+            self.arithmetic.short(value)
+            if isinstance(value, Sum)
+            else self.arithmetic.scalar(value).base
+        )
 
     def main(
-        self, loop: Loop, inside: Callable[[], None], start: Expression, stop: Any, main: int, count: int
+        self,
+        loop: Loop,
+        inside: Callable[[], None],
+        start: Expression,
+        stop: Any,
+        main: int,
+        count: int,
     ) -> None:
         """Whole steps."""
         unit = loop.lanes or 1

@@ -37,7 +37,9 @@ def _known_lanes(arithmetic: Arithmetic, count: int, lanes: int) -> Value:
 def negated(arithmetic: Arithmetic, mask: Value) -> Value:
     """The other lanes."""
     if mask.name in arithmetic.full or mask.name in arithmetic.empty:
-        return _known_lanes(arithmetic, 0 if mask.name in arithmetic.full else mask.lanes, mask.lanes)
+        return _known_lanes(
+            arithmetic, 0 if mask.name in arithmetic.full else mask.lanes, mask.lanes
+        )
     op = f"vnot_b1x{mask.lanes}" if mask.lanes else "not_b1"
     return Value(arithmetic.writer.let("m", op, mask.name), "b1", mask.lanes)
 

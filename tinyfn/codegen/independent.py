@@ -12,7 +12,10 @@ from tinyfn.uop.simplify import linear_form
 
 
 def is_independent(
-    loop: UOp, stores: list[UOp], loads: list[UOp], open_ranges: dict[UOp, frozenset[UOp]],
+    loop: UOp,
+    stores: list[UOp],
+    loads: list[UOp],
+    open_ranges: dict[UOp, frozenset[UOp]],
     around: frozenset[UOp],
 ) -> bool:
     """Proof for one loop: `stores` and `loads` stand inside it, `around` are the loops around it."""
@@ -28,7 +31,8 @@ def is_independent(
         if not is_injective(offset, loop, inner):
             return False
     return all(
-        gate_of(load)[1] is targets.get(memory_of(load).arg.slot, gate_of(load)[1]) for load in loads
+        gate_of(load)[1] is targets.get(memory_of(load).arg.slot, gate_of(load)[1])
+        for load in loads
     )
 
 

@@ -229,9 +229,7 @@ class Lowering:
         """What stands in an END, once its loops are open."""
         return [Effect(n, n.src[1:] if n.op is Ops.END else ()) for n in contents(end.src[0])]
 
-    def gather(
-        self, effects: list[Effect], path: int, done: frozenset[UOp]
-    ) -> dict[UOp, Effect]:
+    def gather(self, effects: list[Effect], path: int, done: frozenset[UOp]) -> dict[UOp, Effect]:
         """The effects and every effect they need that belongs into this block."""
         here = {e.node: e for e in effects}
         work = list(here.values())
@@ -290,7 +288,8 @@ class Lowering:
                     stack.pop()
                 elif state.get(top) == 1 or any(state.get(n) == 1 for n in missing):
                     raise CompileError(
-                        "the stores of a kernel wait for one another\n" + listing(self.sink, top.node)
+                        "the stores of a kernel wait for one another\n"
+                        + listing(self.sink, top.node)
                     )
                 else:
                     state[top] = 1

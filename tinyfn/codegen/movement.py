@@ -52,9 +52,7 @@ def _inside(index: UOp, size: Any) -> UOp | None:
     return None if found is None or (is_const(found) and found.arg) else found
 
 
-def source_index(
-    node: UOp, index: Index, symbols: Sequence[UOp]
-) -> tuple[Index, UOp | None]:
+def source_index(node: UOp, index: Index, symbols: Sequence[UOp]) -> tuple[Index, UOp | None]:
     """The index into the source of a movement node, and the condition under which it is inside.
 
     `symbols` are the node's symbolic sizes.

@@ -106,7 +106,11 @@ class Arithmetic:
 
     def scalar(self, value: Any) -> Position:
         """An integer expression under a name (a constant where both sides are known)."""
-        if isinstance(value, Binary) and isinstance(value.left, Sum) and isinstance(value.right, Sum):
+        if (
+            isinstance(value, Binary)
+            and isinstance(value.left, Sum)
+            and isinstance(value.right, Sum)
+        ):
             if not value.left.terms and not value.right.terms:
                 return Position(number(fold(value)))
         return Position(named(self.writer.integer(value)))

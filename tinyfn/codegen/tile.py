@@ -60,9 +60,7 @@ def _reduce_nest(loop: Loop) -> list[Loop]:
     return max((c.loops for c in loop.closings), key=len)
 
 
-def _search(
-    top: Loop, axis: Loop, chain: list[Loop], profile: Profile, target: Target
-) -> None:
+def _search(top: Loop, axis: Loop, chain: list[Loop], profile: Profile, target: Target) -> None:
     """Take the copies that cost least and fit into the registers."""
     sheet = Sheet(profile, top, axis, axis.lanes)
     sizes = [

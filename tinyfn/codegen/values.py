@@ -333,9 +333,7 @@ class Values:
             return self.load_scalar(memory, at, allowed)
         return self.load_lanes(memory, at, self.lane_mask(node, allowed, lanes, pick), lanes)
 
-    def lane_mask(
-        self, node: UOp, allowed: Value | None, lanes: int, pick: Pick
-    ) -> Value | None:
+    def lane_mask(self, node: UOp, allowed: Value | None, lanes: int, pick: Pick) -> Value | None:
         """The lanes of an access: those that exist and whose gate holds."""
         mask = gate.both_masks(self.arithmetic, self.mask_of(node.ranges, pick), allowed)
         if mask is None or mask.name in self.arithmetic.full:

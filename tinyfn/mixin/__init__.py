@@ -1,10 +1,10 @@
 """The operator vocabulary, written once for Tensor and UOp."""
 
 from tinyfn.mixin.core import Core
-from tinyfn.mixin.loss import LossMixin
+from tinyfn.mixin.decomposition import DecompositionMixin
 
 
-class OpMixin(LossMixin):
+class OpMixin(DecompositionMixin):
     """Every operation; a class with the primitives of `Core` inherits it."""
 
     __slots__ = ()

@@ -1,0 +1,104 @@
+"""Sorting by rank: every element counts those that stand before it."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from tinyfn.dtype import dtypes
+from tinyfn.errors import ArgumentError
+from tinyfn.mixin.core import resolve_axis, same_size
+from tinyfn.mixin.loss import LossMixin
+
+
+class SortMixin(LossMixin):
+    """Stable, with NaN as the largest. n elements take n * n comparisons, all independent."""
+
+    __slots__ = ()
+
+    def sort(self, dim: int = -1, descending: bool = False) -> tuple[Self, Self]:
+        """The elements of an axis in order, and the numbers that they had.
+
+        Equal elements keep their order; NaN comes last (first when descending).
+
+        >>> [t.tolist() for t in Tensor([3, 1, 2]).sort()]
+        [[1, 2, 3], [1, 2, 0]]
+        """
+        order = self.argsort(dim, descending)
+        if not self.ndim:
+            return self, order
+        return self.gather(dim, order), order
+
+    def argsort(self, dim: int = -1, descending: bool = False) -> Self:
+        """The numbers of the elements of an axis in the order of `sort`."""
+        axis = resolve_axis(dim, self.ndim)
+        if not self.ndim or same_size(self.shape[axis], 0):
+            return self._full(self.shape, 0, dtypes.default_int())
+        x = self._move_axes([axis], self.ndim - 1)
+        rank = x._rank(descending).contiguous()
+        # the element with rank r stands at r: the sum of n numbers of which one is not 0
+        size = x.shape[-1]
+        target = x._iota_along(x.ndim - 1, x.ndim + 1, size)
+        number = x._iota_along(x.ndim, x.ndim + 1, size)
+        found = rank.unsqueeze(-2).eq(target).where(number, 0)
+        order = found._reduced("ADD", (x.ndim,), False).cast(dtypes.default_int())
+        return order._move_axes([self.ndim - 1], axis)
+
+    def _rank(self, descending: bool) -> Self:
+        """How many elements of the last axis stand before each."""
+        mine, other = self.unsqueeze(-1), self.unsqueeze(-2)
+        size, n = self.shape[-1], self.ndim
+        before = mine < other if descending else other < mine
+        same = mine.eq(other)
+        if self.dtype.kind == "float":
+            nan, other_nan = mine.isnan(), other.isnan()
+            first = other_nan & ~nan if descending else nan & ~other_nan
+            before, same = before | first, same | (nan & other_nan)
+        earlier = self._iota_along(n, n + 1, size) < self._iota_along(n - 1, n + 1, size)
+        stands_before = before | (same & earlier)
+        return stands_before.cast(dtypes.int32)._reduced("ADD", (n,), False)
+
+    def topk(
+        self, k: int, dim: int = -1, largest: bool = True, sorted_: bool = True
+    ) -> tuple[Self, Self]:
+        """The k largest (or smallest) elements of an axis in order, and their numbers.
+
+        >>> Tensor([3, 1, 2]).topk(2)[0].tolist()
+        [3, 2]
+        """
+        axis = resolve_axis(dim, self.ndim)
+        size = self.shape[axis] if self.ndim else 1
+        if not 0 <= k <= size:
+            raise ArgumentError(f"expected k between 0 and {size}, the size of the axis, got {k}")
+        if not sorted_:
+            raise ArgumentError("topk gives its elements in order only: expected sorted_=True")
+        values, order = self.sort(axis, descending=largest)
+        if not self.ndim:
+            return values, order
+        return values._narrow(axis, 0, k), order._narrow(axis, 0, k)
+
+    def multinomial(self: Any, num_samples: int = 1, replacement: bool = False) -> Any:
+        """Class numbers drawn with these weights: (num_samples,), or a row of them for each row.
+
+        Without replacement the classes with the largest u^(1/weight) are taken
+        (Efraimidis and Spirakis, 2006).
+        """
+        if not 1 <= self.ndim <= 2 or num_samples <= 0:
+            raise ArgumentError(
+                f"expected weights of 1 or 2 axes and 1 sample or more, got shape {self.shape} and "
+                f"{num_samples}"
+            )
+        classes = self.shape[-1]
+        if not replacement and num_samples > classes:
+            raise ArgumentError(
+                f"{num_samples} samples without replacement need as many classes, got {classes}"
+            )
+        weights = self.float()
+        if not replacement:
+            drawn = type(self).rand(*self.shape, dtype=dtypes.float32)
+            keys = (weights > 0).where((1 - drawn).log() / weights, float("-inf"))
+            return keys.topk(num_samples)[1]
+        limits = weights.cumsum(-1)
+        total = limits._narrow(self.ndim - 1, classes - 1, 1)
+        drawn = type(self).rand(*self.shape[:-1], num_samples, dtype=dtypes.float32) * total
+        passed = limits.unsqueeze(-2) <= drawn.unsqueeze(-1)
+        return passed.cast(dtypes.int32).sum(-1).minimum(classes - 1)

@@ -1,7 +1,8 @@
 """Memory for buffers: aligned to 64 bytes, kept after use for the next one of its size.
 
 Why keep it: the first touch of fresh pages costs more than most kernels. `np.ndarray.fill` over
-fresh and over reused memory, in GB/s on the development machine (AMD Zen 4, 2 cores, one thread):
+fresh and over reused memory, in GB/s (AMD Zen 4, one thread; `python benchmarks/runtime.py memory`
+measures the huge pages):
 
     block      4 kB pages   huge pages   reused
     4 MiB          2.3          34          90

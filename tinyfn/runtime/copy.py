@@ -1,7 +1,8 @@
 """Move and fill bytes: few on the caller, many by all threads, very many past the caches.
 
 GB/s, read and written counted both, one and two threads (AMD Zen 4, huge pages): 1 MiB plain 81 and
-131, 16 MiB plain 38 and 65, streaming 51 and 55; 256 MiB plain 27 and 32, streaming 38 and 45.
+131; 16 MiB plain 38 and 65, streaming 51 and 55; 256 MiB plain 27 and 32, streaming 38 and 45
+(`python benchmarks/runtime.py copy` measures what is chosen).
 Streaming stores do not help a fill, whose plain stores reach what memory takes.
 """
 

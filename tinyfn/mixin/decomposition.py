@@ -60,19 +60,16 @@ class DecompositionMixin(RearrangeMixin):
         if rows < columns:
             u, s, vt = self.transpose(-2, -1).svd(full_matrices)
             return vt.transpose(-2, -1), s, u.transpose(-2, -1)
-        if full_matrices and rows > columns:
-            q, inner = self.qr()
-            u, s, vt = inner._narrow(self.ndim - 2, 0, columns).svd(False)
-            wide = q._narrow(self.ndim - 1, 0, columns).matmul(u)
-            rest = q._narrow(self.ndim - 1, columns, rows - columns)
-            return wide.cat(rest, dim=-1), s, vt
         a, v = self._jacobi(columns)
-        s = a.square().sum(-2).sqrt()
-        s, order = s.sort(-1, descending=True)
+        s, order = a.square().sum(-2).sqrt().sort(-1, descending=True)
         a = a.gather(a.ndim - 1, order.unsqueeze(-2)._broadcast_to(a.shape))
         v = v.gather(v.ndim - 1, order.unsqueeze(-2)._broadcast_to(v.shape))
-        lengths = s.unsqueeze(-2)
-        u: Self = a.div(lengths.eq(0).where(1, lengths))
+        # the columns of a are orthogonal: its R is diagonal, and Q completes those of length 0
+        q, r = a.qr()
+        signs = (r.diagonal(0, -2, -1) < 0).where(-1.0, 1.0).cast(self.dtype)
+        signs = signs._pad_constant([(0, 0)] * (signs.ndim - 1) + [(0, rows - columns)], 1.0)
+        u = q * signs.unsqueeze(-2)
+        u = u if full_matrices else u._narrow(u.ndim - 1, 0, columns)
         return u, s, v.transpose(-2, -1)
 
     def _jacobi(self, n: int) -> tuple[Self, Self]:

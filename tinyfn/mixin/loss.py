@@ -53,16 +53,18 @@ class LossMixin(PoolingMixin):
                 f"expected class numbers or probabilities for logits {show(self.shape)}, got "
                 f"{show(Y.shape)}"
             )
-        target = Y
+        logs = self.log_softmax(axis)
         if by_number:
-            target = Y._is_class(classes)._move_axes([Y.ndim], axis).cast(self._as_float().dtype)
-        target = (
-            target * (1 - label_smoothing) + label_smoothing / classes
-            if label_smoothing
-            else target
-        )
-        cost = -(self.log_softmax(axis) * target).sum(axis)
+            is_class = Y._is_class(classes)._move_axes([Y.ndim], axis)
+            cost = -is_class.where(logs, 0).sum(axis)._smoothed(logs, axis, label_smoothing)
+        else:
+            spread = Y * (1 - label_smoothing) + label_smoothing / classes
+            cost = -(logs * (spread if label_smoothing else Y)).sum(axis)
         return cost._reduced_loss(reduction)
+
+    def _smoothed(self, logs: Self, axis: int, share: float) -> Self:
+        """The picked logarithm mixed with the mean over all classes."""
+        return self * (1 - share) + logs.mean(axis) * share if share else self
 
     def sparse_categorical_crossentropy(
         self,
@@ -83,9 +85,8 @@ class LossMixin(PoolingMixin):
             )
         logs = self.log_softmax()
         counted = Y.ne(ignore_index)
-        cost = -Y._is_class(self.shape[-1]).where(logs, 0).sum(-1)
-        if label_smoothing:
-            cost = cost * (1 - label_smoothing) - logs.mean(-1) * label_smoothing
+        picked = Y._is_class(self.shape[-1]).where(logs, 0).sum(-1)
+        cost = -picked._smoothed(logs, -1, label_smoothing)
         return counted.where(cost, 0)._mean_of_counted(counted, reduction)
 
     def nll_loss(

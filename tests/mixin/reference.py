@@ -1,4 +1,4 @@
-"""The primitives in numpy, computed at once: a class on which the whole vocabulary can be tested."""
+"""The primitives in numpy, computed at once: a class on which the vocabulary can be tested."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Eager(OpMixin):
         assert values.shape == (*self.shape[:axis], *index.shape, *self.shape[axis + 1 :])
         total = np.moveaxis(self.array, axis, 0).copy()
         places = index.array.reshape(-1)
-        rows = values.array.reshape(self.shape[:axis] + (places.size,) + self.shape[axis + 1 :])
+        rows = values.array.reshape((*self.shape[:axis], places.size, *self.shape[axis + 1 :]))
         inside = (places >= 0) & (places < self.shape[axis])
         np.add.at(total, places[inside], np.moveaxis(rows, axis, 0)[inside])
         return Eager(np.moveaxis(total, 0, axis))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference import Eager
+from mixin.reference import Eager
 
 from tinyfn.dtype import dtypes
 from tinyfn.errors import ArgumentError, DTypeError, ShapeError

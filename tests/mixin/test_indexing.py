@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import Eager
+from mixin.reference import Eager
 
 from tinyfn.errors import DTypeError, IndexingError
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from reference import Eager
+from mixin.reference import Eager
 
 from tinyfn.dtype import dtypes
 from tinyfn.errors import ArgumentError, ShapeError

@@ -164,7 +164,7 @@ class ActivationMixin(IndexingMixin):
         return (x._alu("LOG1P") - x.neg()._alu("LOG1P")) * 0.5
 
     def atan(self) -> Self:
-        """The arctangent: above 1 by that of 1/x, then twice by half the angle, then by a series."""
+        """The arctangent: above 1 by that of 1/x, then twice half the angle, then a series."""
         x = self._as_float()
         if x.dtype.itemsize < 4:
             return x.float().atan().cast(x.dtype)

@@ -338,7 +338,7 @@ def _reflected(x: Any, axis: int, before: int, after: int) -> Any:
     size = x.shape[axis]
     if max(before, after) >= size:
         raise ShapeError(
-            f"reflect padding has to be smaller than the axis: got {(before, after)} for size {size}"
+            f"reflect padding has to be smaller than the axis of size {size}, got {(before, after)}"
         )
     left = [x._narrow(axis, 1, before).flip(axis)] if before else []
     right = [x._narrow(axis, size - 1 - after, after).flip(axis)] if after else []

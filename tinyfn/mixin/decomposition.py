@@ -88,7 +88,7 @@ class DecompositionMixin(RearrangeMixin):
         return a, v
 
     def _rotation(self, partner: list[int]) -> tuple[Self, Self]:
-        """Cosine and signed sine for each column and its partner, so that both become orthogonal."""
+        """Cosine and signed sine for each column that make it and its partner orthogonal."""
         n = len(partner)
         index = self._from_list(partner)
         other = self._gather(index, self.ndim - 1)

@@ -20,7 +20,7 @@ class LossMixin(PoolingMixin):
         return self if reduction == "none" else self.mean() if reduction == "mean" else self.sum()
 
     def binary_crossentropy(self, Y: Self, reduction: str = "mean") -> Self:
-        """-(y log p + (1 - y) log(1 - p)) of probabilities; logarithms are at least -100, as torch's."""
+        """-(y log p + (1 - y) log(1 - p)) of probabilities; logarithms are at least -100."""
         p = self._as_float()
         least = -100.0
         yes, no = p.log().clip(least), (1 - p).log().clip(least)

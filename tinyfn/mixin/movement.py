@@ -219,7 +219,7 @@ class MovementMixin(Core):
     # *** axes ***
 
     @property
-    def T(self) -> Self:
+    def T(self) -> Self:  # noqa: N802 (numpy's name)
         """The two axes of a matrix exchanged (for more axes: their order reversed)."""
         return self._permuted(tuple(reversed(range(self.ndim))))
 
@@ -320,7 +320,7 @@ class MovementMixin(Core):
         return spread._reshaped((*before, plain(size * times), *after))
 
     def roll(self, shifts: Any, dims: Any = None) -> Self:
-        """The elements moved on by `shifts` along `dims`; what falls off comes in on the other side.
+        """The elements moved on by `shifts` along `dims`; what falls off comes in at the other end.
 
         >>> Tensor([1, 2, 3]).roll(1).tolist()
         [3, 1, 2]

@@ -245,7 +245,7 @@ def wrap_int(value: Any, dtype: DType) -> int:
     bits = dtype.itemsize * 8
     value = int(value) & ((1 << bits) - 1)
     signed = dtype.kind in ("int", "weakint")
-    return value - (1 << bits) if signed and value >> (bits - 1) else value
+    return int(value - (1 << bits) if signed and value >> (bits - 1) else value)
 
 
 def round_float(value: float, dtype: DType) -> float:

@@ -1,4 +1,4 @@
-"""`@function`: run a Python function once on the caller's tensors and keep what it did as a call."""
+"""`@function`: run a function once on the caller's tensors and keep what it did as a call."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def function(
         ImplicitInputError: a buffer is read that was not passed, and `allow_implicit` is False.
         FunctionResultError: the result is neither a Tensor nor a tuple of Tensors.
     """
-    options = {
+    options: dict[str, Any] = {
         "precompile": precompile,
         "precompile_backward": precompile_backward,
         "allow_implicit": allow_implicit,
@@ -137,4 +137,4 @@ def function(
     }
     if fxn is None:
         return functools.partial(_function, **options)
-    return _function(fxn, **options)  # type: ignore[arg-type]
+    return _function(fxn, **options)

@@ -448,7 +448,8 @@ def _call_gradient(call: UOp, by_output: dict[int, UOp]) -> list[tuple[UOp, UOp 
 
 
 def _as_node(gradient: Any) -> UOp | None:
-    return getattr(gradient, "uop", gradient)
+    node: UOp | None = getattr(gradient, "uop", gradient)
+    return node
 
 
 def _gradient_of_body(call: UOp, by_output: dict[int, UOp]) -> list[tuple[UOp, UOp | None]]:
@@ -497,9 +498,7 @@ def _zeros(node: UOp) -> UOp | None:
     return scalar._move("EXPAND", node.shape)
 
 
-def _reuse_outputs(
-    call: UOp, gradients: list[UOp], first_slot: int
-) -> tuple[list[UOp], list[UOp]]:
+def _reuse_outputs(call: UOp, gradients: list[UOp], first_slot: int) -> tuple[list[UOp], list[UOp]]:
     """Gradients with the outputs of the forward call as parameters, and those outputs."""
     body = call.src[0]
     if calls.stored_arguments(body):

@@ -235,7 +235,9 @@ class Recording:
         for operations, moved in self.plan.work:
             GlobalCounters.global_ops += operations
             GlobalCounters.global_mem += moved
-        GlobalCounters.kernel_count += sum(s.count for s in self.plan.steps if s.program is not None)
+        GlobalCounters.kernel_count += sum(
+            s.count for s in self.plan.steps if s.program is not None
+        )
         return _rebuilt(self.result, table)
 
     def _memory_for(self, node: UOp) -> UOp:
@@ -253,9 +255,7 @@ class Recording:
             raise JitError(
                 f"expected the inputs {self.inputs.names} that were recorded, got {given.names}"
             )
-        for name, old, new in zip(
-            given.names, self.inputs.described, given.described, strict=True
-        ):
+        for name, old, new in zip(given.names, self.inputs.described, given.described, strict=True):
             if old != new:
                 raise JitError(
                     f"input {name} was recorded as {_text(old)}, got {_text(new)}; call reset() "

@@ -161,9 +161,7 @@ def _stored_states(node: UOp) -> list[UOp]:
     return []
 
 
-def _readers_of(
-    states: dict[UOp, UOp], roots: list[UOp], others: list[UOp]
-) -> list[UOp]:
+def _readers_of(states: dict[UOp, UOp], roots: list[UOp], others: list[UOp]) -> list[UOp]:
     """Pending values that read memory which is about to be overwritten; writers wait instead."""
     known = set(toposort(roots, enter_calls=False))
     memories = set(states.values())
@@ -174,10 +172,7 @@ def _readers_of(
         graph = toposort([other], enter_calls=False)
         reads = any(s in states for n in graph if n.op is not Ops.STORE for s in _value_sources(n))
         writes = any(
-            place in memories
-            for n in graph
-            if n not in known
-            for place in calls.stored_places(n)
+            place in memories for n in graph if n not in known for place in calls.stored_places(n)
         )
         if reads and not writes:
             readers.append(other)

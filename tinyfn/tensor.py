@@ -109,15 +109,15 @@ class Tensor(RandomMixin, OpMixin):
             )
         return self._grad
 
-    def drop_gradient(self) -> None:
-        """Forget a gradient that cannot be computed any more; reading it is an error."""
-        self._grad, self._stale = None, True
-
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
         if value is not None and not same_shape(value.shape, self.shape):
             raise ShapeError(f"expected a gradient of shape {self.shape}, got {value.shape}")
         self._grad, self._stale = value, False
+
+    def drop_gradient(self) -> None:
+        """Forget a gradient that cannot be computed any more; reading it is an error."""
+        self._grad, self._stale = None, True
 
     def __repr__(self) -> str:
         return f"<Tensor {self.shape} {self.dtype} on {self.device}>"
@@ -335,7 +335,8 @@ class Tensor(RandomMixin, OpMixin):
     def realize(self, *lst: Tensor, do_update_stats: bool = True) -> Self:
         """Compute this tensor and the others together; returns this one."""
         refuse_while_capturing("realize()")
-        live.realize([t.uop for t in (self, *lst)], count=do_update_stats)
+        every: list[Tensor] = [self, *lst]
+        live.realize([t.uop for t in every], count=do_update_stats)
         return self
 
     def linear_with_vars(self, *lst: Tensor) -> tuple[UOp, dict[str, int]]:
@@ -343,7 +344,8 @@ class Tensor(RandomMixin, OpMixin):
 
         Nothing is compiled or computed, and the tensors stay lazy.
         """
-        planned = live.plan([t.uop for t in (self, *lst)]).schedule
+        every: list[Tensor] = [self, *lst]
+        planned = live.plan([t.uop for t in every]).schedule
         return planned.linear, dict(planned.variables)
 
     # *** assignment ***
@@ -430,43 +432,43 @@ class Tensor(RandomMixin, OpMixin):
         else:
             self.assign(written)
 
-    def __iadd__(self, x: Any) -> Self:  # type: ignore[misc]
+    def __iadd__(self, x: Any) -> Self:
         return self.assign(self + x)
 
-    def __isub__(self, x: Any) -> Self:  # type: ignore[misc]
+    def __isub__(self, x: Any) -> Self:
         return self.assign(self - x)
 
-    def __imul__(self, x: Any) -> Self:  # type: ignore[misc]
+    def __imul__(self, x: Any) -> Self:
         return self.assign(self * x)
 
-    def __itruediv__(self, x: Any) -> Self:  # type: ignore[misc]
+    def __itruediv__(self, x: Any) -> Self:
         return self.assign(self / x)
 
-    def __ifloordiv__(self, x: Any) -> Self:  # type: ignore[misc]
+    def __ifloordiv__(self, x: Any) -> Self:
         return self.assign(self // x)
 
     def __imod__(self, x: Any) -> Self:
         return self.assign(self % x)
 
-    def __ipow__(self, x: Any) -> Self:  # type: ignore[misc]
+    def __ipow__(self, x: Any) -> Self:
         return self.assign(self**x)
 
     def __imatmul__(self, x: Any) -> Self:  # type: ignore[misc]
         return self.assign(self @ x)
 
-    def __iand__(self, x: Any) -> Self:  # type: ignore[misc]
+    def __iand__(self, x: Any) -> Self:
         return self.assign(self & x)
 
-    def __ior__(self, x: Any) -> Self:  # type: ignore[misc]
+    def __ior__(self, x: Any) -> Self:
         return self.assign(self | x)
 
-    def __ixor__(self, x: Any) -> Self:  # type: ignore[misc]
+    def __ixor__(self, x: Any) -> Self:
         return self.assign(self ^ x)
 
-    def __ilshift__(self, x: Any) -> Self:  # type: ignore[misc]
+    def __ilshift__(self, x: Any) -> Self:
         return self.assign(self << x)
 
-    def __irshift__(self, x: Any) -> Self:  # type: ignore[misc]
+    def __irshift__(self, x: Any) -> Self:
         return self.assign(self >> x)
 
     # *** devices ***
@@ -557,9 +559,7 @@ class Tensor(RandomMixin, OpMixin):
     def backward(self, gradient: Tensor | None = None) -> Self:
         """Add the gradients of this tensor to `.grad` of every live float tensor it depends on."""
         below = set(toposort([self.uop], enter_calls=False))
-        holders = [
-            t for t in live.tensors() if t.uop in below and t.dtype.kind == "float"
-        ]
+        holders = [t for t in live.tensors() if t.uop in below and t.dtype.kind == "float"]
         root = self._root_gradient(gradient)
         found = compute_gradient(self.uop, root, [t.uop for t in holders])
         for tensor in holders:
@@ -572,12 +572,12 @@ class Tensor(RandomMixin, OpMixin):
 
     def _root_gradient(self, gradient: Tensor | None) -> UOp:
         if self.dtype.kind != "float":
-            raise GradientError(f"expected a float tensor to take the gradient of, got {self.dtype}")
+            raise GradientError(
+                f"expected a float tensor to take the gradient of, got {self.dtype}"
+            )
         if gradient is not None:
             if not same_shape(gradient.shape, self.shape):
-                raise ShapeError(
-                    f"expected a gradient of shape {self.shape}, got {gradient.shape}"
-                )
+                raise ShapeError(f"expected a gradient of shape {self.shape}, got {gradient.shape}")
             return gradient.cast(self.dtype).uop
         if self.shape and prod(self.shape) != 1:
             raise GradientError(

@@ -47,7 +47,9 @@ def compile_c(source: str) -> bytes:
         CompileError: the compiler refuses the text, or there is none.
     """
     command = c_compiler()
-    key = hashlib.blake2b("\0".join([*command, *FLAGS, source]).encode(), digest_size=20).hexdigest()
+    key = hashlib.blake2b(
+        "\0".join([*command, *FLAGS, source]).encode(), digest_size=20
+    ).hexdigest()
     known = cache.read(key)
     if known is not None:
         return known

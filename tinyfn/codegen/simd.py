@@ -266,7 +266,11 @@ def _bitcast(value: Any, source: DType, target: DType) -> Any:
 
 def names_in(tree: ast.AST) -> list[str]:
     """The names that a kernel calls."""
-    calls = [n.func.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]
+    calls = [
+        n.func.id
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
+    ]
     return list(dict.fromkeys(calls))
 
 

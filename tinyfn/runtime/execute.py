@@ -75,7 +75,7 @@ def place_temporaries(plan: MemoryPlan) -> None:
     """Give every temporary its part of a new arena."""
     arenas: dict[Any, list[Buffer]] = {}
     for device, nbytes in plan.arenas:
-        slots = device if isinstance(device, tuple) else (device,)
+        slots = device if isinstance(device, tuple) else (device or Device.DEFAULT,)
         arenas[device] = [Buffer(slot, nbytes, dtypes.uint8) for slot in slots]
     for part in plan.slices:
         dtype, size = part.memory.dtype, int(np.prod(part.memory.arg.shape, dtype=np.int64))

@@ -67,8 +67,7 @@ def build(root: UOp, watch: Watch) -> Template:
 
 def _kept(graph: UOp, places: Places) -> set[UOp]:
     """Memory that somebody sees after the schedule has run."""
-    kept = {stored_at(n, places).base for n in graph.src if n.shape is not None}
-    return kept
+    return {stored_at(n, places).base for n in graph.src if n.shape is not None}
 
 
 def _result(original: UOp, local: UOp, places: Places) -> UOp:
@@ -91,17 +90,17 @@ def _template(root: UOp, listed: list[UOp], results: list[UOp]) -> Template:
     if SPEC:
         check_linear(linear, given)
     parameters = tuple(
-        n for n in toposort([root], enter_calls=False) if n.op is Ops.PARAM and n.arg.addrspace is None
+        n
+        for n in toposort([root], enter_calls=False)
+        if n.op is Ops.PARAM and n.arg.addrspace is None
     )
-    return Template(
-        linear, tuple(results), parameters, tuple(made), plan_memory(listed, internal)
-    )
+    return Template(linear, tuple(results), parameters, tuple(made), plan_memory(listed, internal))
 
 
 def _is_given(node: UOp) -> bool:
     """Memory that exists before the schedule runs (not the scratch of a body)."""
     if node.op is Ops.BUFFER:
-        return node.arg.num >= 0 or INLINED < node.arg.num <= EXTERNAL
+        return bool(node.arg.num >= 0 or INLINED < node.arg.num <= EXTERNAL)
     return node.op is Ops.PARAM
 
 
@@ -110,7 +109,9 @@ def template_of_body(body: UOp) -> Template:
     if body not in _templates:
         outputs = tuple(o if is_whole(o) else _stored(o) for o in body.src)
         template = build(UOp(Ops.SINK, src=outputs), _watcher())
-        results = tuple(r.base if r.op is not Ops.UNSHARD else r.src[0].base for r in template.results)
+        results = tuple(
+            r.base if r.op is not Ops.UNSHARD else r.src[0].base for r in template.results
+        )
         _templates[body] = replace(template, results=results)
     return _templates[body]
 

@@ -73,8 +73,12 @@ def _fits(order: list[UOp], outer: UOp, inner: UOp) -> bool:
         or node.op in (Ops.END, Ops.REDUCE)
         or not any(s in allowed and (outer in s.ranges or inner in s.ranges) for s in node.src)
         or (node.op is Ops.INDEX and _offset(node) in offsets)
-        or (node.op is Ops.WHERE and node.dtype is dtypes.weakint and node.src[1] in offsets
-            and not any(r in node.src[0].ranges for r in (outer, inner)))
+        or (
+            node.op is Ops.WHERE
+            and node.dtype is dtypes.weakint
+            and node.src[1] in offsets
+            and not any(r in node.src[0].ranges for r in (outer, inner))
+        )
         for node in order
     )
 

@@ -139,7 +139,12 @@ class Cutter:
         for user in users:
             owners |= self.owners.get(user, set())
             plain = plain and self.plain.get(user, True) and user.op in (*SAME_INDEX, Ops.STORE)
-        if users and not is_memory(node) and node.shape is not None and self._stored(node, owners, plain):
+        if (
+            users
+            and not is_memory(node)
+            and node.shape is not None
+            and self._stored(node, owners, plain)
+        ):
             self.cuts.add(node)
             owners, plain = {node}, True
         self.owners[node], self.plain[node] = owners, plain
@@ -158,7 +163,6 @@ class Cutter:
         if len(owners) < 2:
             return False
         return self.expensive[node] or len(self.leaves[node]) >= MANY_LOADS
-
 
     def _only_contraction_below(self, node: UOp) -> bool:
         """Whether the node is a contraction in another layout, which nothing else uses.

@@ -52,7 +52,9 @@ class Fuser:
             return self._scatter(node)
         staged: dict[UOp, Any] = {}
         while True:
-            lowering = Lowering(self.cuts, self.places, staged, None if node.op is Ops.STORE else node)
+            lowering = Lowering(
+                self.cuts, self.places, staged, None if node.op is Ops.STORE else node
+            )
             store, ranges = self._stored(node, lowering)
             if store is None:
                 return []
@@ -74,8 +76,10 @@ class Fuser:
         place = self.places.temporary(node)
         lowering.parameter(place)
         index = tuple(lowering.loop(s) for s in node.shape)
-        value = lowering.value(node, index) if node.op is not Ops.CONTIGUOUS else lowering.value(
-            node.src[0], index
+        value = (
+            lowering.value(node, index)
+            if node.op is not Ops.CONTIGUOUS
+            else lowering.value(node.src[0], index)
         )
         target = lowering.element(place, index, None)
         return target.store(value), [r for r in index if r is not ZERO]
@@ -155,7 +159,8 @@ class Fuser:
         count = len(chosen.shape)
         shape = values.shape
         kinds = [
-            AxisType.REDUCE if axis <= a < axis + count else AxisType.LOOP for a in range(len(shape))
+            AxisType.REDUCE if axis <= a < axis + count else AxisType.LOOP
+            for a in range(len(shape))
         ]
         every = tuple(low.loop(s, k) for s, k in zip(shape, kinds, strict=True))
         at = low.value(chosen, every[axis : axis + count])
@@ -269,7 +274,11 @@ def _row_visit(visits: list[Any]) -> Any:
         return None
     place = first.index.index(loop)
     for visit in visits:
-        same = all(a is b for i, (a, b) in enumerate(zip(visit.index, first.index, strict=True)) if i != place)
+        same = all(
+            a is b
+            for i, (a, b) in enumerate(zip(visit.index, first.index, strict=True))
+            if i != place
+        )
         other = visit.index[place]
         if not same or other.op is not Ops.RANGE or other.src[0] is not loop.src[0]:
             return None

@@ -1,4 +1,4 @@
-"""Movement as index arithmetic: the index into a source that an index into the moved tensor means."""
+"""Movement as index arithmetic: where an index into a moved tensor leads in its source."""
 
 from __future__ import annotations
 
@@ -57,11 +57,16 @@ def strides_of(shape: Sequence[Any]) -> tuple[Any, ...]:
 def flat_index(index: Index, shape: Sequence[Any]) -> UOp:
     """The row-major offset of an index."""
     parts = [
-        (i, s) for i, s in zip(index, strides_of(shape), strict=True) if not (is_const(i) and not i.arg)
+        (i, s)
+        for i, s in zip(index, strides_of(shape), strict=True)
+        if not (is_const(i) and not i.arg)
     ]
     if all(isinstance(s, int) for _, s in parts):
-        return add_many(ZERO, parts) if parts else ZERO
-    return add_many(ZERO, [(INDEX_OPS[Ops.MUL](i, number(s)), 1) for i, s in parts])
+        total: UOp = add_many(ZERO, parts)
+        return total
+    products = [(INDEX_OPS[Ops.MUL](i, number(s)), 1) for i, s in parts]
+    symbolic: UOp = add_many(ZERO, products)
+    return symbolic
 
 
 def unflatten(flat: UOp, shape: Sequence[Any]) -> Index:
@@ -143,7 +148,9 @@ def source_index(node: UOp, index: Index) -> tuple[Index, UOp | None]:
         return tuple(minus), None
     flat = unpack(node.arg, node.src[1:])
     if node.op is Ops.SHRINK:
-        moved = [add_many(i, [(i, 1), (number(b), 1)]) for i, b in zip(index, flat[::2], strict=True)]
+        moved = [
+            add_many(i, [(i, 1), (number(b), 1)]) for i, b in zip(index, flat[::2], strict=True)
+        ]
         return tuple(moved), None
     moved, valid = [], None
     for i, before, after, size in zip(index, flat[::2], flat[1::2], source.shape, strict=True):

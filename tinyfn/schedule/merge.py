@@ -1,7 +1,7 @@
 """Kernels over the same loops that share memory become one: an optimizer's update is one pass.
 
-Before: m[r0] = f(m[r0], g[r0]); then p[r0] = h(p[r0], m[r0]). After: one loop that stores both, with
-the value just computed in the place of the load of m.
+Before: m[r0] = f(m[r0], g[r0]); then p[r0] = h(p[r0], m[r0]). After: one loop that stores both,
+with the value just computed in the place of the load of m.
 """
 
 from __future__ import annotations
@@ -161,9 +161,7 @@ def _without_unread(listed: list[UOp], kept: set[UOp]) -> list[UOp]:
         stores = _stores(body.src[0])
         arguments = step.call.src[1:]
         needed = [
-            s
-            for s in stores
-            if not _is_unread(arguments[s.src[0].src[0].arg.slot], read, kept)
+            s for s in stores if not _is_unread(arguments[s.src[0].src[0].arg.slot], read, kept)
         ]
         if len(needed) == len(stores):
             result.append(step.call)

@@ -100,7 +100,9 @@ class Orderer:
 
     def _copy_item(self, node: UOp, needs: list[Item]) -> Item:
         source, target = self.places.of(node.src[0]), self.places.of(node)
-        body = UOp(Ops.COPY, node.dtype, (UOp.placeholder(source.max_shape, node.dtype, 1),), node.arg)
+        body = UOp(
+            Ops.COPY, node.dtype, (UOp.placeholder(source.max_shape, node.dtype, 1),), node.arg
+        )
         call = UOp(Ops.CALL, src=(body, target, source))
         return self._add(Item(node, [call], needs, [self._base(node.src[0])], [target]))
 
@@ -116,13 +118,16 @@ class Orderer:
         else:
             template, renamed = self.places.instance(node)
             made = [
-                c.with_src((c.src[0], *(substitute(c.src[1:], renamed)))) for c in template.linear.src
+                c.with_src((c.src[0], *(substitute(c.src[1:], renamed))))
+                for c in template.linear.src
             ]
         return self._add(Item(node, made, needs, reads, [places[slot] for slot in written]))
 
     def _sorted(self) -> list[Item]:
         """Items after what they need, and writers after the readers of what they overwrite."""
-        waits: dict[int, set[int]] = {item.number: {n.number for n in item.needs} for item in self.order}
+        waits: dict[int, set[int]] = {
+            item.number: {n.number for n in item.needs} for item in self.order
+        }
         for writer in self.order:
             state = [self._base(s) for s in _state_before(writer.root)]
             for reader in self.order:

@@ -106,7 +106,7 @@ def keep_old_values(root: UOp) -> UOp:
                 table[old] = _copied(old)
     if not table:
         return root
-    return cast(UOp, _replace_values(root, order, table))
+    return _replace_values(root, order, table)
 
 
 def _copied(node: UOp) -> UOp:

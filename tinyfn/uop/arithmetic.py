@@ -211,7 +211,7 @@ def _float_to_int(values: Values, target: DType) -> Values:
 
 def bitcast(values: Values, source: DType, target: DType) -> Values:
     """The same bits as another dtype of the same width."""
-    bits = np.ascontiguousarray(to_storage(values, source))
+    bits = np.asarray(to_storage(values, source), order="C")
     if target.kind == "bool":
         return bits.view(np.uint8).reshape(bits.shape) != 0
     return from_storage(bits.view(storage_dtype(target)).reshape(bits.shape), target)

@@ -35,7 +35,9 @@ class Construct:
     axis: Any
 
     def _new(self, op: Ops, dtype: DType, src: Sequence[Any], arg: Any = None) -> Self:
-        return cast(Self, type(self)(op, dtype, tuple(src), arg))  # type: ignore[call-arg]
+        make: Any = type(self)
+        node: Self = make(op, dtype, tuple(src), arg)
+        return node
 
     def _value(self, value: Any, dtype: DType) -> Any:
         """A node of that dtype for a node or a Python scalar."""
@@ -74,7 +76,9 @@ class Construct:
     def store(self, src: Any, gate: Any = None, **kwargs: Any) -> Self:
         """Write a value into this place (where the gate holds). Invalid leaves what is there."""
         value = self._value(src, self.dtype)
-        return self._new(Ops.STORE, dtypes.void, (self, value) if gate is None else (self, value, gate))
+        return self._new(
+            Ops.STORE, dtypes.void, (self, value) if gate is None else (self, value, gate)
+        )
 
     def after(self, *src: Any, **kwargs: Any) -> Self:
         """This value once the other nodes have run."""

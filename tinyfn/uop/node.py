@@ -86,8 +86,8 @@ class UOp(Construct, OpMixin):
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"a UOp never changes: {name} of {self.op.name} cannot be set")
 
-    __eq__ = object.__eq__
-    __ne__ = object.__ne__
+    __eq__ = object.__eq__  # type: ignore[assignment]
+    __ne__ = object.__ne__  # type: ignore[assignment]
     __hash__ = object.__hash__
 
     def __repr__(self) -> str:
@@ -163,8 +163,9 @@ class UOp(Construct, OpMixin):
     def buffer(self) -> Buffer | tuple[Buffer, ...]:
         """The memory of a buffer (one a slot where it has several); made at the first use."""
         if self.op is Ops.MSELECT:
-            parts = cast(tuple[Buffer, ...], self.src[0].buffer)
-            return parts[self.arg]
+            parts: Any = self.src[0].buffer
+            part: Buffer = parts[self.arg]
+            return part
         if self.op is Ops.MSTACK:
             return tuple(cast(Buffer, s.buffer) for s in self.src)
         node = self.buf_uop

@@ -84,9 +84,7 @@ def _join_remainders(terms: Terms) -> bool:
                 continue
             if other is quotient:
                 joined = value
-            elif (
-                other.op is Ops.MOD and other.src[0] is quotient and is_const(other.src[1])
-            ):
+            elif other.op is Ops.MOD and other.src[0] is quotient and is_const(other.src[1]):
                 joined = mod(value, type(value).const(size * other.src[1].arg, dtypes.weakint))
             else:
                 continue

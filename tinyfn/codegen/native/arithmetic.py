@@ -191,7 +191,11 @@ class FloatBits:
         value.add_incoming(rest, entry)
         left.add_incoming(count, entry)
         busy = b.icmp_signed(">", left, self._c(0))
-        some = busy if e.lanes == 1 else e.call(f"llvm.vector.reduce.or.v{e.lanes}i1", ELEMENT["b1"], busy)
+        some = (
+            busy
+            if e.lanes == 1
+            else e.call(f"llvm.vector.reduce.or.v{e.lanes}i1", ELEMENT["b1"], busy)
+        )
         b.cbranch(some, body, leave)
         b.position_at_end(body)
         doubled = b.shl(value, self._c(1))

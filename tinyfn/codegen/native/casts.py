@@ -79,5 +79,3 @@ def bitcast(e: Emitter, word: Word, x: Any) -> Any:
 def quantize(e: Emitter, word: Word, x: Any) -> Any:
     """The nearest value that the small type can store, as f32."""
     return small_floats.decode(e, word.kind, small_floats.encode(e, word.kind, x))
-
-

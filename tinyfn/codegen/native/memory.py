@@ -20,8 +20,10 @@ def _address(e: Emitter, word: Word, memory: Any, i: Any) -> Any:
 
 
 def _width(word: Word) -> int:
-    return int(STORED[word.kind].width) // 8 if hasattr(STORED[word.kind], "width") else (
-        8 if word.kind == "f64" else 4
+    return (
+        int(STORED[word.kind].width) // 8
+        if hasattr(STORED[word.kind], "width")
+        else (8 if word.kind == "f64" else 4)
     )
 
 

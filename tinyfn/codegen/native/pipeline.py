@@ -97,7 +97,13 @@ class KernelCompiler(CompilerBase):  # type: ignore[misc]
     def define_pipelines(self) -> list[Any]:
         """Bytecode, IR, types, LLVM."""
         manager = PassManager("tinyfn")
-        for step in (TranslateByteCode, FixupArgs, IRProcessing, NopythonTypeInference, KernelLowering):
+        for step in (
+            TranslateByteCode,
+            FixupArgs,
+            IRProcessing,
+            NopythonTypeInference,
+            KernelLowering,
+        ):
             manager.add_pass(step, step._name)
         manager.finalize()
         return [manager]
@@ -142,7 +148,9 @@ def compile_kernel(source: str) -> bytes:
     tree = syntax.lowered(definition)
     names: dict[str, Any] = {n: numba_word(n, processor()) for n in names_in(tree)}
     exec(compile(tree, f"<{name}>", "exec"), names)
-    kinds = [types.int64 if kind == "i64" else Memory(kind.removesuffix("ptr")) for _, kind in listed]
+    kinds = [
+        types.int64 if kind == "i64" else Memory(kind.removesuffix("ptr")) for _, kind in listed
+    ]
     text, inner = _front(names[name], kinds)
     return _object(_with_entry(text, inner, name, listed), name)
 
@@ -209,6 +217,8 @@ def _optimize(module: Any) -> None:
 
 def _refuse_externals(module: Any, name: str) -> None:
     """A kernel that calls a library would not load: better to say so here."""
-    called = [f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")]
+    called = [
+        f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")
+    ]
     if called:
         raise CompileError(f"kernel {name} calls {', '.join(called)}, which no library provides")

@@ -243,4 +243,3 @@ def _int_word(name: str) -> Any:
         return INT_LOWERINGS[name](builder, *args)
 
     return _intrinsic(name, result, [types.int64] * count, lower)
-

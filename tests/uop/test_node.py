@@ -57,7 +57,9 @@ def test_constants_are_what_the_dtype_holds():
 
 
 def test_every_fill_is_its_own():
-    assert UOp.full((3,), 1.0, dtypes.float32, "CPU") is not UOp.full((3,), 1.0, dtypes.float32, "CPU")
+    assert UOp.full((3,), 1.0, dtypes.float32, "CPU") is not UOp.full(
+        (3,), 1.0, dtypes.float32, "CPU"
+    )
 
 
 def test_a_node_never_changes():
@@ -99,7 +101,10 @@ def test_born_counts_up():
 
 
 def test_operands_on_two_devices_are_an_error():
-    a, b = UOp.new_buffer("CPU", (3,), dtypes.float32), UOp.new_buffer("CPU:1", (3,), dtypes.float32)
+    a, b = (
+        UOp.new_buffer("CPU", (3,), dtypes.float32),
+        UOp.new_buffer("CPU:1", (3,), dtypes.float32),
+    )
     with pytest.raises(DeviceError, match=r"operands of ADD on the same device, got CPU and CPU:1"):
         a._alu("ADD", b)
 

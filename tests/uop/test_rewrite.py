@@ -317,7 +317,10 @@ def test_known_conditions_choose():
     assert UOp(Ops.WHERE, F, (open_gate, a, a)).simplify() is a
     assert UOp(Ops.AND, dtypes.bool, (gate, open_gate)).simplify() is open_gate
     assert UOp(Ops.OR, dtypes.bool, (gate, open_gate)).simplify().arg is True
-    assert UOp(Ops.NOT, dtypes.bool, (UOp(Ops.NOT, dtypes.bool, (open_gate,)),)).simplify() is open_gate
+    assert (
+        UOp(Ops.NOT, dtypes.bool, (UOp(Ops.NOT, dtypes.bool, (open_gate,)),)).simplify()
+        is open_gate
+    )
 
 
 def test_neutral_elements_of_floats_keep_signs_and_nan():

@@ -67,11 +67,11 @@ def generate(sink: UOp, target: Target) -> Generated:
 
 def plan(kernel: Kernel, target: Target) -> None:
     """Decide how the loops run on a processor."""
-    profile = Profile(kernel)
+    profile = Profile(kernel, target)
     if target.vector_bytes:
         choose_lanes(kernel, profile, target)  # one vector axis in every nest
     choose_copies(kernel, profile, target)  # register tiles, several accumulators
-    split_over_threads(kernel, target)  # what lo..hi counts
+    split_over_threads(kernel, profile, target)  # what lo..hi counts
 
 
 def kernel_name(sink: UOp, target: Target) -> str:

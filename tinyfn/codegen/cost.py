@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from tinyfn.codegen.loops import Block, Kernel, Loop, Update, Write
-from tinyfn.codegen.normalise import gate_of
+from tinyfn.codegen.loops import Block, Kernel, Loop, Update, Write, outer_chain
+from tinyfn.codegen.normalise import gate_of, memory_of
 from tinyfn.codegen.ops import SMALL, register_bytes
+from tinyfn.device import Target
 from tinyfn.dtype import dtypes
 from tinyfn.uop import opcodes
 from tinyfn.uop.ops import Ops, UOp, toposort
@@ -22,6 +23,7 @@ SLOW = frozenset(
 )
 MIDDLE = frozenset({Ops.DIV, Ops.SQRT, Ops.RSQRT, Ops.RECIP})
 LATENCY = 4  # updates of one accumulator wait for each other this many steps
+WORTH_A_PANEL = 32  # passes over a panel from which on strided loads are copied into one
 OVERHEAD = 0.5  # a pass of a loop by itself
 
 
@@ -39,8 +41,10 @@ class Group:
 class Profile:
     """The work of every loop of a kernel."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, target: Target) -> None:
         self.written = kernel.written
+        self.target = target
+        self.chain = outer_chain(kernel)
         self.path: dict[Loop, tuple[Loop, ...]] = {}
         self.groups: dict[Loop, dict[frozenset[UOp], Group]] = {}
         self.strides: dict[tuple[UOp, UOp], int | None] = {}
@@ -116,6 +120,10 @@ class Profile:
                 self.strides[key] = None if others else terms.get(loop, 0)
         return self.strides[key]
 
+    def is_written(self, index: UOp) -> bool:
+        """Whether the kernel writes the memory of an access."""
+        return memory_of(index).arg.slot in self.written
+
     def inside(self, loop: Loop) -> list[Loop]:
         """A loop and every loop in it."""
         return [inner for inner, path in self.path.items() if loop in path]
@@ -169,17 +177,17 @@ class Profile:
         key = (group, axis, lanes)
         if key not in self.prices:
             along = axis if axis is not None and axis in group.ranges else None
-            total = sum(self.node_price(n, along, lanes) for n in group.nodes)
+            total = sum(self.node_price(n, along, lanes, group.loop) for n in group.nodes)
             for store in group.stores:
-                price = self.access_price(store.src[0], along, lanes)
+                price = self.access_price(store.src[0], along, lanes, None)
                 total += price if price < 2 else 1.5 * price
             self.prices[key] = total
         return self.prices[key]
 
-    def node_price(self, node: UOp, axis: UOp | None, lanes: int) -> float:
+    def node_price(self, node: UOp, axis: UOp | None, lanes: int, loop: Loop) -> float:
         """One run of a node."""
         if node.op is Ops.INDEX:
-            return self.access_price(node, axis, lanes)
+            return self.access_price(node, axis, lanes, loop)
         small = 1.0 if node.dtype in SMALL and node.op is not Ops.CAST else 0.0
         if node.op in SLOW:
             return 8 + small
@@ -193,13 +201,32 @@ class Profile:
             return 4 + small
         return 1 + small
 
-    def access_price(self, index: UOp, axis: UOp | None, lanes: int) -> float:
-        """A load or store."""
+    def access_price(self, index: UOp, axis: UOp | None, lanes: int, loop: Loop | None) -> float:
+        """A load (in a loop) or store."""
         gated = 0.3 if gate_of(index)[0] is not None else 0.0
         stride = 0 if axis is None else self.stride(index, axis)
         if stride in (0, 1):
             return 1 + gated
-        return lanes * (0.8 if stride is not None else 1.1) + gated + 1
+        price = lanes * (0.8 if stride is not None else 1.1) + gated + 1
+        if axis is not None and loop is not None:
+            passes = self.panel_passes(index, axis, lanes, loop)
+            if passes >= WORTH_A_PANEL:
+                return 1 + 2 * price / passes
+        return price
+
+    def panel_passes(self, index: UOp, axis: UOp, lanes: int, loop: Loop) -> int:
+        """How often a panel filled by this load would be read; 0 where there can be none."""
+        inner = [p for p in self.path[loop] if p not in self.chain]
+        possible = axis in [p.range for p in self.chain] and inner
+        if not possible or any(p.size is None or p.independent for p in inner):
+            return 0
+        if self.is_written(index) or not any(p.range in index.ranges for p in inner):
+            return 0
+        depth = math.prod(p.size or 1 for p in inner)
+        if depth * lanes * register_bytes(index.dtype) > self.target.l2_bytes // 2:
+            return 0
+        others = [p for p in self.chain if p.range not in index.ranges]
+        return math.prod(p.likely_size for p in others)
 
     # *** plans ***
 

@@ -8,6 +8,7 @@ What is left over at the end of such a loop is written once more, with fewer cop
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -39,7 +40,7 @@ from tinyfn.codegen.ops import (
     op_name,
     register,
 )
-from tinyfn.codegen.values import Coordinate, Pick, Values
+from tinyfn.codegen.values import Coordinate, Packed, Pick, Values
 from tinyfn.uop.ops import Ops, UOp
 
 Limits = tuple[Expression, Expression]
@@ -61,10 +62,12 @@ class Emitter:
         self.arithmetic = self.values.arithmetic
         self.accumulators: dict[Any, Value] = {}
         self.limits: dict[UOp, Limits] = {}
+        self.panels: dict[UOp, str] = {}
 
     def run(self) -> Program:
         """The whole kernel."""
         parameters = self.declare()
+        self.declare_panels()
         self.split(self.kernel)
         return Program(self.kernel.name, parameters, self.writer.finished(), self.kernel.about)
 
@@ -136,7 +139,46 @@ class Emitter:
             innermost = next(c for c in chain if not any(i in chain for i in c.body.items))
             self.block(innermost.body)
             return
+        if position == 1 and kernel.panels:
+            self.pack(kernel)
         self.loop(kernel.order[position], lambda: self.nest(kernel, position + 1))
+
+    def declare_panels(self) -> None:
+        """Scratch for the panels."""
+        depth = math.prod(loop.size or 1 for loop in self.kernel.panel_loops)
+        for node in self.kernel.panels:
+            columns = self.kernel.order[0]
+            size = number(depth * columns.lanes * columns.copies)
+            self.panels[node] = self.writer.here("row", f"local_{register(node.dtype)}", size)
+
+    def pack(self, kernel: Kernel) -> None:
+        """Copy the panels of these columns into scratch, from where the tiles load them."""
+        columns = kernel.order[0]
+        strides: dict[UOp, int] = {}
+        stride = columns.lanes * columns.copies
+        for loop in reversed(kernel.panel_loops):
+            strides[loop.range] = stride
+            stride *= loop.size or 1
+        self.values.packed.clear()
+        self.values.orders.clear()
+        packed = {n: Packed(self.panels[n], columns.range, strides) for n in kernel.panels}
+        for node in kernel.panels:
+            self.fill(node, packed[node], kernel.panel_loops)
+        self.values.packed.update(packed)
+        self.values.orders.clear()
+
+    def fill(self, node: UOp, packed: Packed, loops: list[Loop]) -> None:
+        """The loops that fill one panel."""
+        if not loops:
+            for pick in self.picks(node.ranges):
+                value = self.values.value(node, pick)
+                place = self.values.place_in_panel(packed, pick)
+                self.writer.do(f"vstore_{value.type}", packed.name, place, value.name)
+            return
+        with self.writer.loop(number(0), self.size(loops[0]), 1) as counter:
+            self.values.coordinates[loops[0].range] = [Coordinate(named(counter))]
+            self.fill(node, packed, loops[1:])
+        del self.values.coordinates[loops[0].range]
 
     # *** blocks and loops ***
 

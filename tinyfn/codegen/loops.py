@@ -110,7 +110,11 @@ class Parallel:
 
 @dataclass
 class Kernel:
-    """A kernel as loops, with what holds for all of it."""
+    """A kernel as loops, with what holds for all of it.
+
+    `order` are the outer loops as they are nested inside of a unit. `panels` are nodes that the
+    first of them copies into scratch, in `panel_loops`, before the others run.
+    """
 
     name: str
     body: Block
@@ -121,6 +125,8 @@ class Kernel:
     about: str = ""
     parallel: Parallel = field(default_factory=Parallel)
     order: list[Loop] = field(default_factory=list)
+    panels: list[UOp] = field(default_factory=list)
+    panel_loops: list[Loop] = field(default_factory=list)
 
 
 def loops_in(block: Block) -> Iterator[Loop]:
@@ -142,6 +148,26 @@ def leaves_in(block: Block) -> Iterator[Read | Write | Update]:
                 stack.append(item.body)
             else:
                 yield item
+
+
+def chain_of(loop: Loop) -> list[Loop]:
+    """The independent loops that stand directly in one another, from this one on."""
+    found: list[Loop] = []
+    while loop.independent and not loop.closings:
+        found.append(loop)
+        items = loop.body.items
+        if len(items) != 1 or not isinstance(items[0], Loop):
+            break
+        loop = items[0]
+    return found
+
+
+def outer_chain(kernel: Kernel) -> list[Loop]:
+    """The independent loops around everything in a kernel, none of whose sizes depends on another."""
+    items = kernel.body.items
+    chain = chain_of(items[0]) if len(items) == 1 and isinstance(items[0], Loop) else []
+    sizes = {r for loop in chain for r in loop.range.src[0].ranges}
+    return [] if any(loop.range in sizes for loop in chain) else chain
 
 
 # *** integer expressions ***

@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tinyfn.codegen.loops import Kernel, Loop, Parallel, loops_in
-from tinyfn.codegen.tile import chain_of
+from tinyfn.codegen.cost import Profile
+from tinyfn.codegen.loops import Kernel, Loop, Parallel, outer_chain
+from tinyfn.codegen.pack import choose_panels
+from tinyfn.codegen.tile import reduce_nest
 from tinyfn.device import Target
 from tinyfn.dtype import dtypes
 from tinyfn.uop.ops import Ops, UOp
@@ -19,21 +21,24 @@ from tinyfn.uop.simplify import INDEX_OPS
 
 WANTED = 8  # units for each thread, so that an uneven split costs little
 CACHED = 0.5  # the part of the L2 cache that a block of rows may take
+LEAST = 16  # passes of tiles that share a block of columns
 
 
-def split_over_threads(kernel: Kernel, target: Target) -> None:
+def split_over_threads(kernel: Kernel, profile: Profile, target: Target) -> None:
     """Set `parallel` and `order` of the kernel."""
-    items = kernel.body.items
-    chain = chain_of(items[0]) if len(items) == 1 and isinstance(items[0], Loop) else []
-    sizes = {r for loop in chain for r in loop.range.src[0].ranges}
-    if not chain or any(loop.range in sizes for loop in chain):
+    chain = outer_chain(kernel)
+    if not chain:
         return
-    tile = [l for l in chain if l.lanes or l.copies > 1]
-    reduces = any(inner.closings for inner in loops_in(chain[-1].body))
-    if reduces and tile and len(chain) > 1:
-        _split_tiles(kernel, chain, tile, WANTED * target.threads, target)
-    else:
-        _split_rows(kernel, chain, WANTED * target.threads)
+    wanted = WANTED * target.threads
+    nest = reduce_nest(chain[-1].body)
+    tile = [loop for loop in chain if loop.lanes or loop.copies > 1]
+    if not nest or not tile or len(chain) == 1:
+        _split_rows(kernel, chain, wanted)
+        return
+    packing = choose_panels(chain, nest, profile, target)
+    if packing is not None:
+        kernel.panels, kernel.panel_loops = packing.nodes, packing.loops
+    _split_tiles(kernel, chain, tile, wanted, target)
 
 
 def _split_rows(kernel: Kernel, chain: list[Loop], wanted: int) -> None:
@@ -62,24 +67,47 @@ def _split_tiles(
     kernel: Kernel, chain: list[Loop], tile: list[Loop], wanted: int, target: Target
 ) -> None:
     """Units are blocks of rows of tiles; a block of columns is used by all rows of its unit."""
-    outer = [l for l in chain if l not in tile]
-    columns = next((l for l in tile if l.lanes), tile[-1])
-    rows = next((l for l in tile if l is not columns), None)
-    count = math.prod(l.likely_size for l in outer)
-    blocks = dict.fromkeys(outer, 1)
-    for loop in tile:
-        blocks[loop] = step(loop) * -(-loop.likely_size // step(loop))
-    if rows is not None:
-        depth = math.prod(l.likely_size for l in loops_in(chain[-1].body))
-        fitting = int(target.l2_bytes * CACHED / (4 * depth))
-        wished = -(-rows.likely_size * count // wanted)
-        blocks[rows] = _rounded(rows, min(max(wished, 2 * step(rows)), fitting))
-        count *= -(-rows.likely_size // blocks[rows])
+    columns = next((loop for loop in tile if loop.lanes), tile[-1])
+    shared = [n for n in kernel.panels if columns.range in n.ranges]
+    if shared:
+        batch = [loop for loop in chain if any(loop.range in n.ranges for n in shared)]
+        batch.remove(columns)
+    else:
+        batch = [loop for loop in chain if loop not in tile]
+    rows = [loop for loop in chain if loop is not columns and loop not in batch]
+    rows.sort(key=lambda loop: loop in tile)
+    blocks = dict.fromkeys(batch, 1)
+    count = math.prod(loop.likely_size for loop in batch)
+    count *= _block_rows(kernel, rows, blocks, -(-wanted // count), target)
+    blocks[columns] = _whole(columns)
     if count < wanted:
-        blocks[columns] = _rounded(columns, columns.likely_size * count // wanted)
-    taken = [l for l in (*outer, *tile) if blocks[l] < l.likely_size or l in outer]
-    kernel.parallel = Parallel(taken, [blocks[l] for l in taken])
-    kernel.order = [l for l in tile if l is not rows] + ([rows] if rows is not None else [])
+        few = max(columns.likely_size * count // wanted, 2 * step(columns))
+        blocks[columns] = _rounded(columns, few)
+    taken = [l for l in (*batch, *rows, columns) if blocks[l] < l.likely_size or l in batch]
+    kernel.parallel = Parallel(taken, [blocks[loop] for loop in taken])
+    kernel.order = [columns, *(l for l in rows if blocks[l] > 1 or l not in taken)]
+
+
+def _block_rows(
+    kernel: Kernel, rows: list[Loop], blocks: dict[Loop, int], wanted: int, target: Target
+) -> int:
+    """Blocks of the loops over rows: whole inner ones, as many outer iterations as a unit needs."""
+    total = math.prod(loop.likely_size for loop in rows)
+    depth = math.prod(l.likely_size for l in kernel.panel_loops) or 1
+    fitting = int(target.l2_bytes * CACHED / (4 * depth))
+    least = LEAST * step(rows[-1]) if rows else 1
+    left = min(max(total // wanted, least), max(fitting, least))
+    count = 1
+    for loop in reversed(rows):
+        blocks[loop] = _whole(loop) if loop.likely_size <= left else _rounded(loop, left)
+        left = max(1, left // loop.likely_size)
+        count *= -(-loop.likely_size // blocks[loop])
+    return count
+
+
+def _whole(loop: Loop) -> int:
+    """A block that is the whole loop."""
+    return -(-loop.likely_size // step(loop)) * step(loop)
 
 
 def _rounded(loop: Loop, size: int) -> int:

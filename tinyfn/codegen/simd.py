@@ -8,6 +8,7 @@ Python. numba is not needed here; `native/` lowers the same names.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -52,6 +53,7 @@ class Word:
     lanes: int
 
 
+@functools.cache
 def parse(name: str) -> Word:
     """The parts of a name such as `vcast_f32_i32x16`.
 

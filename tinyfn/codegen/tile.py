@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator
 
 from tinyfn.codegen.cost import Profile, Sheet
-from tinyfn.codegen.loops import Block, Kernel, Loop
+from tinyfn.codegen.loops import Block, Kernel, Loop, chain_of
 from tinyfn.device import Target
 from tinyfn.uop.ops import Ops, UOp
 
@@ -28,18 +28,6 @@ def choose_copies(kernel: Kernel, profile: Profile, target: Target) -> None:
     _plan(kernel.body, profile, target)
 
 
-def chain_of(loop: Loop) -> list[Loop]:
-    """The independent loops that stand directly in one another, from this one on."""
-    found: list[Loop] = []
-    while loop.independent and not loop.closings:
-        found.append(loop)
-        items = loop.body.items
-        if len(items) != 1 or not isinstance(items[0], Loop):
-            break
-        loop = items[0]
-    return found
-
-
 def _loops(block: Block) -> list[Loop]:
     return [i for i in block.items if isinstance(i, Loop)]
 
@@ -48,7 +36,7 @@ def _plan(block: Block, profile: Profile, target: Target) -> None:
     for loop in _loops(block):
         chain = chain_of(loop)
         payload = _loops(chain[-1].body) if chain else [loop]
-        nest = _reduce_nest(payload[0]) if len(payload) == 1 and payload[0].closings else []
+        nest = reduce_nest(Block([*payload]))
         axis = next((l for l in (*chain, *nest) if l.lanes), None)
         if axis is not None and (nest or not payload):
             _search(loop, axis, chain if nest else [], profile, target)
@@ -56,8 +44,12 @@ def _plan(block: Block, profile: Profile, target: Target) -> None:
         _plan(innermost[-1].body, profile, target)
 
 
-def _reduce_nest(loop: Loop) -> list[Loop]:
-    return max((c.loops for c in loop.closings), key=len)
+def reduce_nest(block: Block) -> list[Loop]:
+    """The loops of the only reduction of a block; none where it has none or several."""
+    loops = _loops(block)
+    if len(loops) != 1 or not loops[0].closings:
+        return []
+    return max((c.loops for c in loops[0].closings), key=len)
 
 
 def _search(top: Loop, axis: Loop, chain: list[Loop], profile: Profile, target: Target) -> None:

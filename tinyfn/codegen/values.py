@@ -33,6 +33,15 @@ class Coordinate:
     mask: Value | None = None
 
 
+@dataclass(frozen=True)
+class Packed:
+    """A node that is in a panel of scratch: the lane axis, and the stride of each other loop."""
+
+    name: str
+    columns: UOp
+    strides: dict[UOp, int]
+
+
 class Values:
     """Writes the values of nodes, each once in a scope."""
 
@@ -43,6 +52,7 @@ class Values:
         self.written = written
         self.coordinates: dict[UOp, list[Coordinate]] = {}
         self.orders: dict[UOp, list[UOp]] = {}
+        self.packed: dict[UOp, Packed] = {}
         self.literals: dict[str, tuple[Any, str]] = {}
 
     # *** picks ***
@@ -85,6 +95,9 @@ class Values:
                     continue
                 if node.op is Ops.REDUCE or (node.op is Ops.AFTER and node is not root):
                     continue
+                if node in self.packed:
+                    found[node] = None
+                    continue
                 stack.append((node, True))
                 stack += [(s, False) for s in reversed(node.src) if s not in found]
             self.orders[root] = [n for n in found if self.is_data(n)]
@@ -114,6 +127,8 @@ class Values:
 
     def compute(self, node: UOp, pick: Pick, rounded: bool = True) -> Value:
         """Write one node."""
+        if node in self.packed:
+            return self.load_packed(node, pick)
         if node.op is Ops.CONST:
             return self.constant(node)
         if node.op is Ops.INDEX:
@@ -368,6 +383,23 @@ class Values:
         index = self.arithmetic.vector(at, lanes)
         everywhere = mask or self.splat(self.literal(True, "b1"), lanes)
         return self.read(memory, lanes, f"vgather_{kind}", index.name, everywhere.name)
+
+    def place_in_panel(self, packed: Packed, pick: Pick) -> Sum:
+        """Where a panel has a node's value for the picked copies."""
+        place = Sum()
+        for loop, stride in packed.strides.items():
+            place = place.plus(self.coordinate(loop, pick).base, stride)
+        lanes = self.coordinate(packed.columns, pick).lanes
+        return self.writer.offset(place.plus(Sum((), pick.get(packed.columns, 0) * lanes)))
+
+    def load_packed(self, node: UOp, pick: Pick) -> Value:
+        """The value of a node from its panel."""
+        packed = self.packed[node]
+        kind = register(node.dtype)
+        lanes = self.coordinate(packed.columns, pick).lanes
+        place = self.place_in_panel(packed, pick)
+        name = self.writer.here("v", f"vload_{kind}x{lanes}", packed.name, place)
+        return Value(name, kind, lanes)
 
     def store(self, node: UOp, pick: Pick) -> None:
         """STORE."""

@@ -10,19 +10,19 @@ from typing import Any
 
 import llvmlite.binding as llvm
 from numba import types
-from numba.core import funcdesc, lowering
+from numba.core import funcdesc, ir, lowering
 from numba.core.codegen import CPUCodeLibrary
 from numba.core.compiler import CompilerBase, Flags
 from numba.core.compiler_lock import global_compiler_lock
-from numba.core.compiler_machinery import LoweringPass, PassManager, register_pass
+from numba.core.compiler_machinery import FunctionPass, LoweringPass, PassManager, register_pass
 from numba.core.registry import cpu_target
-from numba.core.typed_passes import NopythonTypeInference
 from numba.core.untyped_passes import FixupArgs, IRProcessing, TranslateByteCode
+from numba.extending import models, register_model
 
 from tinyfn.codegen.native import syntax
 from tinyfn.codegen.native.target import machine, processor
 from tinyfn.codegen.native.types import Memory
-from tinyfn.codegen.native.words import numba_word
+from tinyfn.codegen.native.words import emit, signature
 from tinyfn.codegen.simd import names_in
 from tinyfn.errors import CompileError
 
@@ -56,10 +56,99 @@ class TextLibrary(CPUCodeLibrary):  # type: ignore[misc]
 
 
 class KernelLower(lowering.Lower):  # type: ignore[misc]
-    """numba's lowering without what Python functions need at run time."""
+    """numba's lowering, with the words of the generated language emitted in place."""
 
     def emit_environment_object(self) -> None:
         """Kernels have no environment."""
+
+    def lower_assign(self, kind: Any, statement: Any) -> Any:
+        """The value of an assignment."""
+        value = statement.value
+        if isinstance(value, ir.Expr) and value.op == "call":
+            callee = self.typeof(value.func.name)
+            args = [self.loadvar(a.name) for a in value.args]
+            if callee.word == "bool":
+                return args[0]
+            found = emit(callee.word, self.builder, args, processor())
+            return self.context.get_dummy_value() if found is None else found
+        if isinstance(value, ir.Global):
+            return self.context.get_dummy_value()
+        return super().lower_assign(kind, statement)
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class KernelTypes(FunctionPass):  # type: ignore[misc]
+    """Types of all variables in one walk: every word says what it returns.
+
+    numba's own inference looks each call up in registries, which took half of the front end.
+    """
+
+    _name = "tinyfn_kernel_types"
+
+    def __init__(self) -> None:
+        FunctionPass.__init__(self)
+
+    def run_pass(self, state: Any) -> bool:
+        """Fill in the types of the state."""
+        known: dict[str, Any] = {}
+        for name, kind in zip(state.func_ir.arg_names, state.args, strict=True):
+            known[f"arg.{name}"] = kind
+        for _, block in sorted(state.func_ir.blocks.items()):
+            for statement in block.body:
+                if isinstance(statement, ir.Assign):
+                    self._assign(known, statement, state.args)
+        state.typemap, state.calltypes, state.return_type = known, {}, types.none
+        return True
+
+    def _assign(self, known: dict[str, Any], statement: Any, arguments: Any) -> None:
+        name = statement.target.name
+        kind = _type_of(known, statement.value, arguments)
+        if known.setdefault(name, kind) != kind:
+            raise CompileError(
+                f"the variable {name} of a kernel is {known[name]} and becomes {kind}; "
+                "a name never changes its type"
+            )
+
+
+def _type_of(known: dict[str, Any], value: Any, arguments: Any) -> Any:
+    if isinstance(value, ir.Expr):
+        if value.op == "call":
+            callee = known[value.func.name]
+            return callee.result_for(value, known)
+        return known[value.value.name]
+    if isinstance(value, ir.Global):
+        return Callee("bool" if value.value is bool else value.value)
+    if isinstance(value, ir.Const):
+        if value.value is None:
+            return types.none
+        return types.int64 if isinstance(value.value, int) else types.float64
+    if isinstance(value, ir.Arg):
+        return arguments[value.index]
+    return known[value.name]
+
+
+class Callee(types.Opaque):  # type: ignore[misc]
+    """The type of a word used as a function."""
+
+    def __init__(self, word: str) -> None:
+        self.word = word
+        super().__init__(f"word {word}")
+
+    def result_for(self, call: Any, known: dict[str, Any]) -> Any:
+        """The type that a call of the word has; checks the arguments."""
+        if self.word == "bool":
+            return types.boolean
+        result, wanted = signature(self.word)
+        got = [known[a.name] for a in call.args]
+        if got != wanted:
+            raise CompileError(
+                f"{self.word} takes ({', '.join(map(str, wanted))}), got "
+                f"({', '.join(map(str, got))})"
+            )
+        return result
+
+
+register_model(Callee)(models.OpaqueModel)
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
@@ -101,7 +190,7 @@ class KernelCompiler(CompilerBase):  # type: ignore[misc]
             TranslateByteCode,
             FixupArgs,
             IRProcessing,
-            NopythonTypeInference,
+            KernelTypes,
             KernelLowering,
         ):
             manager.add_pass(step, step._name)
@@ -123,20 +212,14 @@ def _flags() -> Any:
 
 @contextmanager
 def quiet() -> Generator[None]:
-    """A batch of compilations: no garbage collection, registries are looked through once."""
+    """A batch of compilations: no garbage collection meanwhile."""
     enabled = gc.isenabled()
     gc.disable()
-    context = cpu_target.target_context
-    context.refresh()
+    cpu_target.target_context.refresh()
     cpu_target.typing_context.refresh()
-    own = context.refresh
-    # new intrinsics register themselves in the first of the target's registries
-    registry = next(iter(context._registries))
-    context.refresh = lambda: context.install_registry(registry)
     try:
         yield
     finally:
-        context.refresh = own
         if enabled:
             gc.enable()
 
@@ -146,7 +229,7 @@ def compile_kernel(source: str) -> bytes:
     definition = syntax.kernel_definition(source)
     name, listed = definition.name, syntax.parameters(definition)
     tree = syntax.lowered(definition)
-    names: dict[str, Any] = {n: numba_word(n, processor()) for n in names_in(tree)}
+    names: dict[str, Any] = {n: n for n in names_in(tree)}
     exec(compile(tree, f"<{name}>", "exec"), names)
     kinds = [
         types.int64 if kind == "i64" else Memory(kind.removesuffix("ptr")) for _, kind in listed

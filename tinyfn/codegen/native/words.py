@@ -1,4 +1,4 @@
-"""Each name of the generated language as a numba intrinsic, made when a kernel first uses it."""
+"""Each name of the generated language: its types, and the instructions it stands for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
 from tinyfn.codegen.native import arithmetic, casts, memory
 from tinyfn.codegen.native.emitter import Emitter, lane_numbers
@@ -20,35 +19,15 @@ BOOLS = ("lt", "le", "eq", "ne")
 
 
 @functools.cache
-def numba_word(name: str, processor: Processor) -> Any:
-    """The intrinsic of a name."""
+def signature(name: str) -> tuple[Any, list[Any]]:
+    """Result and argument types of a word, by its name."""
     if name in INT_LOWERINGS:
-        return _int_word(name)
-    word = parse(name)
-    result, arguments = signature(word)
-
-    def lower(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        found = emit(word, builder, args, processor)
-        return _context.get_dummy_value() if found is None else found
-
-    return _intrinsic(name, result, arguments, lower)
+        result = types.boolean if name in COMPARISONS else types.int64
+        return result, [types.int64] * (1 if name == "ihold" else 2)
+    return _signature(parse(name))
 
 
-def _intrinsic(name: str, result: Any, arguments: list[Any], lower: Callable[..., Any]) -> Any:
-    """numba wants a function with that many parameters; the types follow from the name."""
-    names = [f"a{i}" for i in range(len(arguments))]
-
-    def typed(_context: Any, *_args: Any) -> Any:
-        return result(*arguments), lower
-
-    text = f"lambda context{''.join(f', {n}' for n in names)}: typed(context)"
-    function = eval(text, {"typed": typed})
-    function.__name__ = name
-    return intrinsic(function)
-
-
-def signature(word: Word) -> tuple[Any, list[Any]]:
-    """Result and argument types of a word."""
+def _signature(word: Word) -> tuple[Any, list[Any]]:
     value = Register(register_type(word.kind), word.lanes)
     mask = Register("b1", word.lanes)
     scalar = Register(register_type(word.kind), 1)
@@ -92,8 +71,11 @@ UNARY = frozenset(
 )
 
 
-def emit(word: Word, builder: Any, args: Any, processor: Processor) -> Any:
+def emit(name: str, builder: Any, args: Any, processor: Processor) -> Any:
     """The instructions of a word; None where it has no value."""
+    if name in INT_LOWERINGS:
+        return INT_LOWERINGS[name](builder, *args)
+    word = parse(name)
     kind = register_type(word.kind)
     e = Emitter(builder, kind, word.lanes, processor.has_fma, processor.has_half)
     if word.op in MEMORY:
@@ -233,13 +215,3 @@ INT_LOWERINGS: dict[str, Callable[..., Any]] = {
     "ine": lambda b, x, y: b.icmp_signed("!=", x, y),
 }
 COMPARISONS = ("ilt", "ile", "igt", "ige", "ieq", "ine")
-
-
-def _int_word(name: str) -> Any:
-    count = 1 if name == "ihold" else 2
-    result = types.boolean if name in COMPARISONS else types.int64
-
-    def lower(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return INT_LOWERINGS[name](builder, *args)
-
-    return _intrinsic(name, result, [types.int64] * count, lower)

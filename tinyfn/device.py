@@ -124,14 +124,14 @@ class DeviceRegistry:
         return backend
 
     @property
-    def DEFAULT(self) -> str:
+    def DEFAULT(self) -> str:  # noqa: N802
         """The device of what is made without one: the variable DEV, else CPU; may be set."""
         if self._default is None:
             self._default = self.canonicalize(getenv("DEV", "CPU"))
         return self._default
 
     @DEFAULT.setter
-    def DEFAULT(self, name: str) -> None:
+    def DEFAULT(self, name: str) -> None:  # noqa: N802
         self._default = self.canonicalize(name)
 
     @overload

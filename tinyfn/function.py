@@ -11,8 +11,8 @@ from tinyfn import tree
 from tinyfn.call import build_call, capture_body, capturing
 from tinyfn.errors import FunctionResultError
 from tinyfn.tensor import Tensor
-from tinyfn.uop.ops import CallInfo, Ops, UOp
 from tinyfn.uop.node import now
+from tinyfn.uop.ops import CallInfo, Ops, UOp
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -302,7 +302,7 @@ def mstack(node: UOp, g: UOp) -> Gradients:
 
 
 def _after(node: UOp, g: UOp) -> dict[UOp, UOp]:
-    """A store: the value gets the gradient seen through the view, the rest stays with the memory."""
+    """A store: the value gets the gradient through the view, the rest stays with the memory."""
     found: dict[UOp, UOp] = {}
     for effect in node.src[1:]:
         if effect.op is not Ops.STORE:
@@ -312,10 +312,9 @@ def _after(node: UOp, g: UOp) -> dict[UOp, UOp]:
         if value.dtype.kind == "float":
             found[value] = through
         g = _zeroed(view, node.src[0], g)
-    if node.src[0].op is Ops.AFTER:
-        found[node.src[0]] = g
-    elif node.src[0].op is not Ops.BUFFER or node.src[0].arg.kind == "data":
-        found[node.src[0]] = g
+    memory = node.src[0]
+    if memory.op is not Ops.BUFFER or memory.arg.kind == "data":
+        found[memory] = g
     return found
 
 

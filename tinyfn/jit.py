@@ -241,7 +241,7 @@ class Recording:
         return _rebuilt(self.result, table)
 
     def _memory_for(self, node: UOp) -> UOp:
-        """The output's memory for this run: that of the last run, unless a Tensor holds it still."""
+        """The memory of an output: that of the last run, unless a Tensor still holds it."""
         last = self.current[node]
         if last is not node and sys.getrefcount(last) <= 3:
             return last

@@ -416,7 +416,7 @@ class Tensor(RandomMixin, OpMixin):
         self.uop = stored if node.axis is None else stored.unshard(node.axis)
 
     def _store_at(self, index: Any, value: Tensor) -> None:
-        """Write values at the places that an index with tensors selects; the last of equals wins."""
+        """Write values at the places an index with tensors selects; the last of equals wins."""
         places = Tensor.arange(prod(self.shape)).cast(dtypes.int64).reshape(self.shape)[index]
         flat = places.reshape(-1).contiguous()
         values = _fit(value, places).reshape(-1).contiguous()

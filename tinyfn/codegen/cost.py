@@ -24,6 +24,7 @@ SLOW = frozenset(
 MIDDLE = frozenset({Ops.DIV, Ops.SQRT, Ops.RSQRT, Ops.RECIP})
 LATENCY = 4  # updates of one accumulator wait for each other this many steps
 WORTH_A_PANEL = 32  # passes over a panel from which on strided loads are copied into one
+SHARED = 64  # passes over a panel in one unit of work, about
 OVERHEAD = 0.5  # a pass of a loop by itself
 
 
@@ -211,7 +212,7 @@ class Profile:
         if axis is not None and loop is not None:
             passes = self.panel_passes(index, axis, lanes, loop)
             if passes >= WORTH_A_PANEL:
-                return 1 + 2 * price / passes
+                return 1 + 2 * price / min(passes, SHARED)
         return price
 
     def panel_passes(self, index: UOp, axis: UOp, lanes: int, loop: Loop) -> int:
@@ -269,7 +270,7 @@ class Sheet:
                 if axis in closing.loops:
                     outer = zip(path[:-1], counts, strict=False)
                     done = math.prod(c for p, c in outer if p.range in closing.node.ranges)
-                    self.fixed += done * (2 * math.log2(lanes) + 1)
+                    self.fixed += done * 1.5 * math.log2(lanes)
 
     def cost(self, copies: dict[Loop, int]) -> float:
         """The cost of a plan."""

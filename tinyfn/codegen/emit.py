@@ -40,6 +40,7 @@ from tinyfn.codegen.ops import (
     op_name,
     register,
 )
+from tinyfn.codegen.position import Position
 from tinyfn.codegen.values import Coordinate, Packed, Pick, Values
 from tinyfn.uop.ops import Ops, UOp
 
@@ -175,10 +176,51 @@ class Emitter:
                 place = self.values.place_in_panel(packed, pick)
                 self.writer.do(f"vstore_{value.type}", packed.name, place, value.name)
             return
+        if len(loops) == 1 and loops[0] is self.kernel.transposed.get(node):
+            self.fill_transposed(node, packed, loops[0])
+            return
         with self.writer.loop(number(0), self.size(loops[0]), 1) as counter:
             self.values.coordinates[loops[0].range] = [Coordinate(named(counter))]
             self.fill(node, packed, loops[1:])
         del self.values.coordinates[loops[0].range]
+
+    def fill_transposed(self, node: UOp, packed: Packed, loop: Loop) -> None:
+        """Fill from loads along the reduction, which is where the memory is contiguous."""
+        columns = self.values.coordinates[packed.columns]
+        lanes, size = columns[0].lanes, self.size(loop)
+        valid: Expression = number(lanes * len(columns))
+        if columns[-1].mask is not None:
+            left = self.size(self.kernel.order[0]).plus(columns[0].base, -1)
+            valid = left if not left.terms else Binary("min", self.short(left), number(lanes))
+        with self.writer.loop(number(0), size, lanes) as counter:
+            self.arithmetic.multiple[counter] = lanes
+            mask = None
+            if size.constant % lanes:
+                left = size.plus(named(counter), -1)
+                mask = gate.first_lanes(self.arithmetic, left, lanes)
+            with self.writer.loop(number(0), valid, 1) as column:
+                self.values.coordinates[loop.range] = [Coordinate(named(counter), lanes, mask)]
+                at = columns[0].base.plus(named(column))
+                self.values.coordinates[packed.columns] = [Coordinate(at)]
+                self.scatter_panel(node, packed, loop, named(column), mask)
+            self.values.coordinates[packed.columns] = columns
+        del self.values.coordinates[loop.range]
+
+    def scatter_panel(
+        self, node: UOp, packed: Packed, loop: Loop, column: Sum, mask: Value | None
+    ) -> None:
+        """One column of a panel, a vector of rows at a time."""
+        value = self.values.value(node, {})
+        place = column
+        for r, stride in packed.strides.items():
+            if r is not loop.range:
+                place = place.plus(self.values.coordinate(r, {}).base, stride)
+        lanes, stride = value.lanes, packed.strides[loop.range]
+        place = place.plus(self.values.coordinate(loop.range, {}).base, stride)
+        index = self.arithmetic.vector(Position(place, stride, None, lanes), lanes)
+        everywhere = mask or self.values.splat(self.values.literal(True, "b1"), lanes)
+        op = f"vscatter_{value.type}"
+        self.writer.do(op, packed.name, index.name, value.name, everywhere.name)
 
     # *** blocks and loops ***
 

@@ -113,7 +113,8 @@ class Kernel:
     """A kernel as loops, with what holds for all of it.
 
     `order` are the outer loops as they are nested inside of a unit. `panels` are nodes that the
-    first of them copies into scratch, in `panel_loops`, before the others run.
+    first of them copies into scratch, in `panel_loops`, before the others run; `transposed` are
+    those of them that are contiguous along the last of these loops.
     """
 
     name: str
@@ -127,6 +128,7 @@ class Kernel:
     order: list[Loop] = field(default_factory=list)
     panels: list[UOp] = field(default_factory=list)
     panel_loops: list[Loop] = field(default_factory=list)
+    transposed: dict[UOp, Loop] = field(default_factory=dict)
 
 
 def loops_in(block: Block) -> Iterator[Loop]:

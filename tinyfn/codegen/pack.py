@@ -23,11 +23,12 @@ FAR = 1024  # elements between rows from which on they meet in the same lines of
 
 @dataclass
 class Packing:
-    """The panels of a kernel: the nodes kept in them, the loops they are filled in, the columns."""
+    """The panels of a kernel: the nodes kept in them, the loops they are filled in, and
+    the loop along which loads are contiguous where that is one of those."""
 
     nodes: list[UOp] = field(default_factory=list)
     loops: list[Loop] = field(default_factory=list)
-    columns: Loop | None = None
+    transposed: dict[UOp, Loop] = field(default_factory=dict)
 
 
 def choose_panels(
@@ -47,7 +48,20 @@ def choose_panels(
     size = sum(register_bytes(n.dtype) for n in found) * depth * width
     if not found or size > target.l2_bytes * CACHED:
         return None
-    return Packing(list(found), nest, columns)
+    turned = {n: nest[-1] for n in found if _is_transposed(n, columns, nest[-1], profile)}
+    return Packing(list(found), nest, turned)
+
+
+def _is_transposed(node: UOp, columns: Loop, last: Loop, profile: Profile) -> bool:
+    """Whether loads are contiguous along the reduction, and far apart along the columns."""
+    if last.likely_size < columns.lanes:
+        return False
+    below = toposort([node], gate=lambda n: n.op not in (Ops.REDUCE, Ops.AFTER))
+    accesses = [n for n in below if n.op is Ops.INDEX and columns.range in n.ranges]
+    return bool(accesses) and all(
+        profile.stride(n, last.range) == 1 and profile.stride(n, columns.range) not in (0, 1)
+        for n in accesses
+    )
 
 
 def _operands(value: UOp, columns: Loop, nest: list[Loop], chain: list[Loop]) -> list[UOp]:

@@ -38,6 +38,7 @@ def split_over_threads(kernel: Kernel, profile: Profile, target: Target) -> None
     packing = choose_panels(chain, nest, profile, target)
     if packing is not None:
         kernel.panels, kernel.panel_loops = packing.nodes, packing.loops
+        kernel.transposed = packing.transposed
     _split_tiles(kernel, chain, tile, wanted, target)
 
 

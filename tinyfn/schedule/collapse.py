@@ -5,6 +5,7 @@ Before: x[r0*3+r1] in loops r0 < 2, r1 < 3. After: x[r0] in one loop r0 < 6.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from tinyfn.dtype import dtypes
@@ -29,15 +30,15 @@ def _neighbours(order: list[UOp]) -> list[tuple[UOp, UOp]]:
     groups = [n.src[1:] for n in order if n.op in (Ops.END, Ops.REDUCE)]
     pairs = []
     for group in groups:
-        for outer, inner in zip(group, group[1:], strict=False):
+        for outer, inner in itertools.pairwise(group):
             together = all((outer in g) == (inner in g) for g in groups)
             next_to = all(
                 g.index(inner) == g.index(outer) + 1 for g in groups if outer in g and inner in g
             )
             plain = outer.op is Ops.RANGE and inner.op is Ops.RANGE
-            if plain and together and next_to and outer.arg[1] is inner.arg[1]:
-                if outer.src[0].op is Ops.CONST and inner.src[0].op is Ops.CONST:
-                    pairs.append((outer, inner))
+            fixed = plain and outer.src[0].op is Ops.CONST and inner.src[0].op is Ops.CONST
+            if fixed and together and next_to and outer.arg[1] is inner.arg[1]:
+                pairs.append((outer, inner))
     return pairs
 
 

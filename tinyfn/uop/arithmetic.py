@@ -76,6 +76,11 @@ def _for_floats(function: Callable[..., Values]) -> Callable[..., Values]:
 # *** two and three sources ***
 
 
+def _subtract(x: Values, y: Values) -> Values:
+    """x - y; of bools what differs, where numpy has no answer."""
+    return x ^ y if x.dtype.kind == "b" else x - y
+
+
 def _threefry(counter: Values, key: Values) -> Values:
     """Threefry2x32 with 20 rounds (Salmon et al., 2011); low words come first."""
     mask = np.uint64(0xFFFFFFFF)
@@ -147,7 +152,7 @@ ARITHMETIC: dict[Ops, Callable[..., Values]] = {
     Ops.CEIL: _for_floats(np.ceil),
     Ops.ROUND: _for_floats(np.rint),
     Ops.ADD: np.add,
-    Ops.SUB: np.subtract,
+    Ops.SUB: _subtract,
     Ops.MUL: np.multiply,
     Ops.DIV: np.divide,
     Ops.IDIV: np.floor_divide,

@@ -140,7 +140,7 @@ class Construct:
         device: Device = None,
         volatile: bool = False,
     ) -> Self:
-        """A parameter of a kernel: memory of this shape, or scratch where addrspace is not GLOBAL."""
+        """A parameter of a kernel: memory of this shape; scratch where addrspace is not GLOBAL."""
         packed, symbols = pack(tuple(shape))
         info = ParamInfo(slot, packed, device, addrspace)
         return cast(Self, cast(Any, cls)(Ops.PARAM, dtype, symbols, info))

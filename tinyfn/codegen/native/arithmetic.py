@@ -261,14 +261,17 @@ def _rsqrt(e: Emitter, x: Any) -> Any:
     return e.b.fptrunc(e.b.fdiv(wide.const(1.0), root), e.type)
 
 
+def _words_of(e: Emitter, half: Emitter, x: Any) -> tuple[Any, Any]:
+    """The low and the high half of 64-bit values."""
+    return e.b.trunc(x, half.type), e.b.trunc(e.b.lshr(x, e.const(32)), half.type)
+
+
 def _threefry(e: Emitter, counter: Any, key: Any) -> Any:
     """Threefry2x32 with 20 rounds (Salmon et al., 2011); low words come first."""
     b, half = e.b, e.to("u32")
-    word = lambda v: b.trunc(v, half.type)  # noqa: E731
-    high = lambda v: b.lshr(v, e.const(32))  # noqa: E731
-    keys = [word(key), word(high(key))]
+    keys = list(_words_of(e, half, key))
     keys.append(b.xor(b.xor(keys[0], keys[1]), half.const(0x1BD11BDA)))
-    x, y = b.add(word(counter), keys[0]), b.add(word(high(counter)), keys[1])
+    x, y = (b.add(w, k) for w, k in zip(_words_of(e, half, counter), keys[:2], strict=True))
     for turn in range(5):
         for step in range(4):
             by = (13, 15, 26, 6, 17, 29, 16, 24)[(turn % 2) * 4 + step]

@@ -9,7 +9,7 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from tinyfn.codegen.native import small_floats
-from tinyfn.codegen.native.emitter import Emitter, lane_numbers, splat, spelled
+from tinyfn.codegen.native.emitter import Emitter, lane_numbers, spelled, splat
 from tinyfn.codegen.native.types import I1, I8, I32, I64, POINTER, STORED, constant, shape
 from tinyfn.codegen.simd import STORAGE_ONLY, Word
 

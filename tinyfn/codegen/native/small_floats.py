@@ -6,6 +6,7 @@ processor's own conversion where it has one.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from llvmlite import ir
@@ -15,6 +16,14 @@ from tinyfn.codegen.native.types import I8, I16, I32, shape
 
 # exponent bits, mantissa bits, bias, has infinity
 FORMATS = {"f16": (5, 10, 15), "fp8e4m3": (4, 3, 7), "fp8e5m2": (5, 2, 15)}
+
+
+def _int32(e: Emitter, value: int) -> Any:
+    return e.const(value, I32)
+
+
+def _float32(e: Emitter, value: float) -> Any:
+    return e.const(value, ir.FloatType())
 
 
 def decode(e: Emitter, kind: str, stored: Any) -> Any:
@@ -39,7 +48,7 @@ def encode(e: Emitter, kind: str, value: Any) -> Any:
 
 def _encode_bfloat(e: Emitter, value: Any) -> Any:
     """Add half of what is dropped (less one where the kept part is even), and drop it."""
-    b, c = e.b, lambda n: e.const(n, I32)
+    b, c = e.b, partial(_int32, e)
     raw = b.bitcast(value, e.of(I32))
     odd = b.and_(b.lshr(raw, c(16)), c(1))
     rounded = b.lshr(b.add(b.add(raw, c(0x7FFF)), odd), c(16))
@@ -50,8 +59,8 @@ def _encode_bfloat(e: Emitter, value: Any) -> Any:
 
 def _decode_by_bits(e: Emitter, kind: str, stored: Any) -> Any:
     exponent, mantissa, bias = FORMATS[kind]
-    b, c = e.b, lambda n: e.const(n, I32)
-    f = lambda x: e.const(x, ir.FloatType())  # noqa: E731
+    b, c = e.b, partial(_int32, e)
+    f = partial(_float32, e)
     wide = b.zext(stored, e.of(I32))
     sign = b.shl(b.and_(b.lshr(wide, c(exponent + mantissa)), c(1)), c(31))
     magnitude = b.and_(wide, c((1 << (exponent + mantissa)) - 1))
@@ -72,7 +81,7 @@ def _decode_by_bits(e: Emitter, kind: str, stored: Any) -> Any:
 
 def _encode_by_bits(e: Emitter, kind: str, value: Any) -> Any:
     exponent, mantissa, bias = FORMATS[kind]
-    b, c = e.b, lambda n: e.const(n, I32)
+    b, c = e.b, partial(_int32, e)
     raw = b.bitcast(value, e.of(I32))
     sign = b.and_(b.lshr(raw, c(31 - exponent - mantissa)), c(1 << (exponent + mantissa)))
     magnitude = b.and_(raw, c(0x7FFFFFFF))

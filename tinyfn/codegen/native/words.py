@@ -135,17 +135,19 @@ def _first(e: Emitter, word: Word, k: Any) -> Any:
     return e.b.icmp_signed("<", numbers, e.splat(held))
 
 
+def _lanes_from(start: int, count: int) -> Any:
+    kind = ir.VectorType(I32, count)
+    return ir.Constant(kind, [ir.Constant(I32, start + i) for i in range(count)])
+
+
 def _halves(e: Emitter, vector: Any, combine: Callable[[Emitter, Any, Any], Any]) -> Any:
     """Combine the upper half with the lower until one lane is left."""
     lanes = e.lanes
     while lanes > 1:
         half = lanes // 2
         undefined = ir.Constant(vector.type, ir.Undefined)
-        pick = lambda start, n=half: ir.Constant(  # noqa: E731
-            ir.VectorType(I32, n), [ir.Constant(I32, start + i) for i in range(n)]
-        )
-        low = e.b.shuffle_vector(vector, undefined, pick(0))
-        high = e.b.shuffle_vector(vector, undefined, pick(half))
+        low = e.b.shuffle_vector(vector, undefined, _lanes_from(0, half))
+        high = e.b.shuffle_vector(vector, undefined, _lanes_from(half, half))
         if half == 1:
             low, high = (e.b.extract_element(v, ir.Constant(I32, 0)) for v in (low, high))
         vector = combine(Emitter(e.b, e.kind, half, e.has_fma, e.has_half), low, high)

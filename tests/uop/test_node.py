@@ -145,6 +145,16 @@ def test_expanded_constants_stay_scalars():
     added = buffer(3)._alu("ADD", one)
     assert added.src[1].op is Ops.CONST
     assert added.shape == (3,)
+    scalar = UOp.new_buffer("CPU", (), dtypes.float32)
+    assert scalar._alu("ADD", one).shape == (3,)
+
+
+def test_padded_constants_are_no_scalars():
+    one = UOp.const(1.0, dtypes.float32)._move("RESHAPE", (1,))._move("EXPAND", (3,))
+    a, padded = buffer(5), one._move("PAD", (1, 1))
+    assert a._alu("ADD", padded).src[1] is padded
+    (value,) = interpret([a._alu("ADD", padded)], {a: np.zeros(5, np.float32)})
+    np.testing.assert_array_equal(value, [0, 1, 1, 1, 0])
 
 
 def test_variables():

@@ -271,9 +271,17 @@ class UOp(Construct, OpMixin):
 
     @staticmethod
     def _drop_expanded_constants(src: tuple[UOp, ...]) -> tuple[UOp, ...]:
-        """Scalars need no shape beside an operand that has it."""
-        bare = tuple(s.base if s.base.op is Ops.CONST else s for s in src)
-        return bare if any(s.op is not Ops.CONST for s in bare) else src
+        """Scalars need no shape beside an operand that has it; padding makes another value."""
+        bare = tuple(UOp._without_repeats(s) for s in src)
+        return bare if any(s.shape for s in bare) else src
+
+    @staticmethod
+    def _without_repeats(node: UOp) -> UOp:
+        """The constant that is repeated to give the node, if one is."""
+        below = node
+        while below.op in opcodes.MOVEMENT and below.op is not Ops.PAD:
+            below = below.src[0]
+        return below if below.op is Ops.CONST else node
 
     @staticmethod
     def _check_devices(op: Ops, src: tuple[UOp, ...]) -> None:

@@ -1,6 +1,5 @@
 """Layers, and beside them `optim` (optimizers), `state` (weights in files) and `datasets`."""
 
-from tinyfn.nn import datasets, optim, state
 from tinyfn.nn.contraction import Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d, Linear
 from tinyfn.nn.normalisation import (
     BatchNorm,
@@ -13,6 +12,8 @@ from tinyfn.nn.normalisation import (
     RMSNorm,
 )
 from tinyfn.nn.sequence import Embedding, LSTMCell
+
+from . import datasets, optim, state
 
 __all__ = [
     "BatchNorm",

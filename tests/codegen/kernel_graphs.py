@@ -23,7 +23,12 @@ def target(vector_bytes: int = 64, registers: int = 32, threads: int = 2) -> Tar
     return Target("test", vector_bytes, registers, 1 << 15, 1 << 20, 1 << 25, True, threads)
 
 
-TARGETS = {"avx512": target(64, 32), "avx2": target(32, 16), "neon": target(16, 32), "scalar": target(0, 16)}
+TARGETS = {
+    "avx512": target(64, 32),
+    "avx2": target(32, 16),
+    "neon": target(16, 32),
+    "scalar": target(0, 16),
+}
 
 
 def memory(slot: int, size: int, dtype: Any = f32, space: Any = AddrSpace.GLOBAL) -> UOp:
@@ -170,7 +175,9 @@ def scatter_add(n: int, rows: int, width: int) -> UOp:
     index = at(memory(1, n, dtypes.int32), i).cast(dtypes.weakint)
     valid = (UOp.const(-1, dtypes.weakint) < index) & (index < rows)
     place = at(memory(0, rows * width), index * width + j, valid)
-    return kernel(place.store(place + at(memory(2, n * width), i * width + j)).end(i, j), name="add")
+    return kernel(
+        place.store(place + at(memory(2, n * width), i * width + j)).end(i, j), name="add"
+    )
 
 
 def symbolic_rows(most: int) -> UOp:
@@ -207,7 +214,9 @@ def contents(param: UOp, variables: dict[str, int], seed: int) -> Any:
     return rng.integers(0, 50, size).astype(storage_dtype(dtype))
 
 
-def run(made: Generated, arrays: dict[int, Any], variables: dict[str, int], chunks: int = 1) -> None:
+def run(
+    made: Generated, arrays: dict[int, Any], variables: dict[str, int], chunks: int = 1
+) -> None:
     """Run generated source as plain Python, its units in several chunks."""
     function = plain_function(made.source)
     arguments = [arrays[s] for s in made.buffers] + [variables[v] for v in made.variables]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import kernel_graphs as graphs
+from codegen import kernel_graphs as graphs
 import pytest
-from kernel_graphs import LOOP, REDUCE, at, check, f32, kernel, memory
+from codegen.kernel_graphs import LOOP, REDUCE, at, check, f32, kernel, memory
 
 from tinyfn.codegen import generate
 from tinyfn.dtype import dtypes
@@ -35,10 +35,19 @@ def test_layernorm(rows: int, n: int) -> None:
     check(graphs.layernorm(rows, n))
 
 
-@pytest.mark.parametrize(("m", "n", "depth"), [(1, 40, 9), (5, 7, 3), (9, 33, 5), (8, 32, 4), (13, 1, 20)])
+@pytest.mark.parametrize(
+    ("m", "n", "depth"), [(1, 40, 9), (5, 7, 3), (9, 33, 5), (8, 32, 4), (13, 1, 20)]
+)
 @pytest.mark.parametrize(
     "options",
-    [{}, {"transpose_a": True}, {"transpose_b": True}, {"epilogue": True}, {"batch": 2}, {"dtype": dtypes.int32}],
+    [
+        {},
+        {"transpose_a": True},
+        {"transpose_b": True},
+        {"epilogue": True},
+        {"batch": 2},
+        {"dtype": dtypes.int32},
+    ],
     ids=str,
 )
 def test_matmul(m: int, n: int, depth: int, options: dict[str, object]) -> None:
@@ -48,6 +57,12 @@ def test_matmul(m: int, n: int, depth: int, options: dict[str, object]) -> None:
 def test_padded_conv() -> None:
     check(graphs.padded_conv(1, 2, 5, 4, 9))
     check(graphs.padded_conv(2, 1, 3, 3, 17))
+
+
+@pytest.mark.parametrize("options", [{}, {"transpose_b": True}, {"transpose_a": True}], ids=str)
+def test_operands_in_panels(options: dict[str, object]) -> None:
+    check(graphs.matmul(67, 37, 21, **options), targets=("avx512", "neon"))
+    check(graphs.padded_conv(2, 2, 19, 5, 7), targets=("avx512", "avx2"))
 
 
 @pytest.mark.parametrize("op", [Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN], ids=lambda op: op.name)
@@ -78,7 +93,9 @@ def test_symbolic_sizes(length: int) -> None:
     check(graphs.symbolic_rows(130), {"length": length})
 
 
-@pytest.mark.parametrize("dtype", [f32, dtypes.int32, dtypes.int64, dtypes.uint8, dtypes.float16], ids=lambda d: d.name)
+@pytest.mark.parametrize(
+    "dtype", [f32, dtypes.int32, dtypes.int64, dtypes.uint8, dtypes.float16], ids=lambda d: d.name
+)
 def test_counters_as_values(dtype: object) -> None:
     i = UOp.range(50, 0, LOOP)
     check(kernel(at(memory(0, 50, dtype), i).store((i * 3 - 5).cast(dtype)).end(i)))
@@ -87,7 +104,11 @@ def test_counters_as_values(dtype: object) -> None:
 @pytest.mark.parametrize("size", [4, 12, 16, 40])
 def test_quotients_and_remainders_in_offsets(size: int) -> None:
     i = UOp.range(240, 0, LOOP)
-    value = at(memory(1, 240), i // size) + at(memory(1, 240), i % size * 3) + at(memory(1, 240), (i + 3) // 7 % 5)
+    value = (
+        at(memory(1, 240), i // size)
+        + at(memory(1, 240), i % size * 3)
+        + at(memory(1, 240), (i + 3) // 7 % 5)
+    )
     check(kernel(at(memory(0, 240), i).store(value).end(i)))
 
 
@@ -119,7 +140,8 @@ def test_one_hot_compares_indices_as_data() -> None:
 def test_custom_matmul_in_two_dimensions() -> None:
     a, b, c = (UOp.placeholder(s, f32, i) for i, s in ((1, (5, 9)), (2, (9, 7)), (0, (5, 7))))
     i, j, k = UOp.range(5, 0), UOp.range(7, 1), UOp.range(9, 2, REDUCE)
-    check(kernel(c[i, j].store((a[i, k] * b[k, j]).reduce(k)).end(i, j)))
+    value = (a.index(i, k) * b.index(k, j)).reduce(k)
+    check(kernel(c.index(i, j).store(value).end(i, j)))
 
 
 def test_custom_accumulation_in_memory() -> None:

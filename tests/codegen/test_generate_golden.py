@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import kernel_graphs as graphs
+from codegen import kernel_graphs as graphs
 import pytest
 
 from tinyfn.codegen import generate

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import kernel_graphs as graphs
+from codegen import kernel_graphs as graphs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernel_graphs import LOOP, REDUCE, at, check, f32, kernel, memory
+from codegen.kernel_graphs import LOOP, REDUCE, at, check, f32, kernel, memory
 
 from tinyfn.dtype import dtypes
 from tinyfn.uop.ops import Ops, UOp
@@ -31,7 +31,9 @@ class Maker:
         pairs = [p for p in zip(ranges, sizes, strict=True) if self.draw(st.booleans())]
         for loop, size in self.draw(st.permutations(pairs)):
             position, length = loop, size
-            kind = self.draw(st.sampled_from(["plain", "plain", "flip", "shift", "quotient", "remainder"]))
+            kind = self.draw(
+                st.sampled_from(["plain", "plain", "flip", "shift", "quotient", "remainder"])
+            )
             if kind == "flip":
                 position = size - 1 - loop
             elif kind == "shift":

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import kernel_graphs as graphs
-from kernel_graphs import LOOP, REDUCE, at, kernel, memory
+from codegen import kernel_graphs as graphs
+from codegen.kernel_graphs import LOOP, REDUCE, at, kernel, memory
 
 from tinyfn.codegen.loops import Block, Loop, Update, Write
 from tinyfn.codegen.lower import lower
@@ -41,7 +41,9 @@ def test_reductions_over_one_range_share_a_loop() -> None:
     i, k = UOp.range(4, 0, LOOP), UOp.range(8, 1, REDUCE)
     x = at(memory(1, 32), i * 8 + k)
     value = x.reduce(k) + (x * x).reduce(k)
-    assert tree(kernel(at(memory(0, 4), i).store(value).end(i))) == [(0, [(1, ["Update", "Update"]), "Write"])]
+    assert tree(kernel(at(memory(0, 4), i).store(value).end(i))) == [
+        (0, [(1, ["Update", "Update"]), "Write"])
+    ]
 
 
 def test_a_reduction_of_nothing_outside_comes_first() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import kernel_graphs as graphs
+from codegen import kernel_graphs as graphs
 import pytest
-from kernel_graphs import LOOP, at, kernel, memory
+from codegen.kernel_graphs import LOOP, at, kernel, memory
 
 from tinyfn.codegen import generate, plan
 from tinyfn.codegen.loops import Loop, loops_in
@@ -27,9 +27,17 @@ def test_the_contiguous_axis_becomes_lanes() -> None:
 
 
 def test_a_product_with_a_transposed_matrix_sums_over_lanes() -> None:
-    loops = planned(graphs.matmul(64, 64, 64, transpose_b=True))
+    loops = planned(graphs.matmul(64, 64, 2048, transpose_b=True))
     assert (loops[1].lanes, loops[2].lanes, loops[3].lanes) == (0, 0, 16)
     assert loops[1].copies * loops[2].copies >= 8
+
+
+def test_a_transposed_matrix_is_packed_where_sums_over_lanes_cost_more() -> None:
+    loops = planned(graphs.matmul(256, 256, 64, transpose_b=True))
+    assert (loops[1].lanes, loops[2].lanes, loops[3].lanes) == (0, 16, 0)
+    source = generate(graphs.matmul(256, 256, 64, transpose_b=True), graphs.target()).source
+    assert "row0 = local_f32" in source
+    assert "vstrided" not in source
 
 
 @pytest.mark.parametrize(("vector_bytes", "registers"), [(64, 32), (32, 16), (16, 32), (16, 16)])
@@ -42,7 +50,13 @@ def test_a_tile_of_accumulators_fits_the_registers(vector_bytes: int, registers:
 
 @pytest.mark.parametrize(
     ("dtype", "lanes"),
-    [(dtypes.float64, 8), (dtypes.float32, 16), (dtypes.float16, 16), (dtypes.int8, 64), (dtypes.int16, 32)],
+    [
+        (dtypes.float64, 8),
+        (dtypes.float32, 16),
+        (dtypes.float16, 16),
+        (dtypes.int8, 64),
+        (dtypes.int16, 32),
+    ],
     ids=str,
 )
 def test_lanes_follow_the_widest_register(dtype: object, lanes: int) -> None:

@@ -20,6 +20,7 @@ from tinyfn.codegen.loops import Kernel
 from tinyfn.codegen.lower import lower
 from tinyfn.codegen.normalise import normalise
 from tinyfn.codegen.parallel import split_over_threads, units
+from tinyfn.codegen.stream import streamed_slots
 from tinyfn.codegen.tile import choose_copies
 from tinyfn.codegen.vectorize import choose_lanes
 from tinyfn.device import Target
@@ -72,6 +73,7 @@ def plan(kernel: Kernel, target: Target) -> None:
         choose_lanes(kernel, profile, target)  # one vector axis in every nest
     choose_copies(kernel, profile, target)  # register tiles, several accumulators
     split_over_threads(kernel, profile, target)  # what lo..hi counts
+    kernel.streamed = streamed_slots(kernel, profile, target)
 
 
 def kernel_name(sink: UOp, target: Target) -> str:

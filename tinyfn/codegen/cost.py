@@ -24,6 +24,8 @@ SLOW = frozenset(
 MIDDLE = frozenset({Ops.DIV, Ops.SQRT, Ops.RSQRT, Ops.RECIP})
 LATENCY = 4  # updates of one accumulator wait for each other this many steps
 WORTH_A_PANEL = 32  # passes over a panel from which on strided loads are copied into one
+FAR = 1024  # elements from one row to the next from which on rows are far apart
+FAR_ROW = 2.0  # what the first access to a far row costs more
 SHARED = 64  # passes over a panel in one unit of work, about
 OVERHEAD = 0.5  # a pass of a loop by itself
 
@@ -120,6 +122,20 @@ class Profile:
                 others = any(loop in t.ranges for t in terms if t is not loop)
                 self.strides[key] = None if others else terms.get(loop, 0)
         return self.strides[key]
+
+    def far_rows(self, loop: Loop, axis: Loop | None) -> float:
+        """What it costs that every pass of a loop reads rows far from the last pass's."""
+        total = 0.0
+        for group in self.groups[loop].values():
+            for node in group.nodes:
+                if node.op is not Ops.INDEX or axis is None or axis is loop:
+                    continue
+                stride = self.stride(node, loop.range)
+                if self.panel_passes(node, axis.range, axis.lanes or 1, loop) >= WORTH_A_PANEL:
+                    continue
+                if self.stride(node, axis.range) == 1 and stride is not None and stride >= FAR:
+                    total += FAR_ROW
+        return total
 
     def is_written(self, index: UOp) -> bool:
         """Whether the kernel writes the memory of an access."""
@@ -253,13 +269,13 @@ class Sheet:
 
     def __init__(self, profile: Profile, top: Loop, axis: Loop | None, lanes: int) -> None:
         self.lines: list[Line] = []
-        self.passes: list[tuple[list[Loop], list[int]]] = []
+        self.passes: list[tuple[list[Loop], list[int], float]] = []
         self.fixed = 0.0
         skip = len(profile.path[top]) - 1
         for loop in profile.inside(top):
             path = list(profile.path[loop][skip:])
             counts = [units(p, axis, lanes) for p in path]
-            self.passes.append((path, counts))
+            self.passes.append((path, counts, OVERHEAD + profile.far_rows(loop, axis)))
             for group in profile.groups[loop].values():
                 depends = [p.range in group.ranges for p in path]
                 price = profile.price(group, axis.range if axis else None, lanes)
@@ -275,11 +291,11 @@ class Sheet:
     def cost(self, copies: dict[Loop, int]) -> float:
         """The cost of a plan."""
         total = self.fixed
-        for path, counts in self.passes:
+        for path, counts, each in self.passes:
             passes = 1
             for loop, count in zip(path, counts, strict=True):
                 passes *= -(-count // copies.get(loop, 1))
-            total += OVERHEAD * passes
+            total += each * passes
         for line in self.lines:
             runs = 1
             for loop, count, depends in zip(line.loops, line.units, line.depends, strict=True):

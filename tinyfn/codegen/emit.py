@@ -60,6 +60,7 @@ class Emitter:
         self.writer = Writer()
         self.names: dict[Any, str] = {}
         self.values = Values(self.writer, self.names, kernel.written)
+        self.values.streamed = kernel.streamed
         self.arithmetic = self.values.arithmetic
         self.accumulators: dict[Any, Value] = {}
         self.limits: dict[UOp, Limits] = {}

@@ -114,7 +114,8 @@ class Kernel:
 
     `order` are the outer loops as they are nested inside of a unit. `panels` are nodes that the
     first of them copies into scratch, in `panel_loops`, before the others run; `transposed` are
-    those of them that are contiguous along the last of these loops.
+    those of them that are contiguous along the last of these loops. `streamed` are the slots whose
+    memory is larger than the cache, only written, and so stored past the cache.
     """
 
     name: str
@@ -123,6 +124,7 @@ class Kernel:
     scratch: list[UOp]
     variables: list[UOp]
     written: frozenset[int]
+    streamed: frozenset[int] = frozenset()
     about: str = ""
     parallel: Parallel = field(default_factory=Parallel)
     order: list[Loop] = field(default_factory=list)

@@ -72,7 +72,7 @@ class Arithmetic:
             return self.scalar(Binary("//", self.short(x.base), number(size)))
         if self._one_block(x, size):
             return self.divide(Position(x.base), size)
-        if self._is_multiple(x.base, size):
+        if self.is_multiple(x.base, size):
             whole = self.divide(Position(x.base), size)
             lane = self._op("idiv", self._lane_part(x), self.constant(size, x.lanes))
             return Position(whole.base, 0, lane, x.lanes)
@@ -86,7 +86,7 @@ class Arithmetic:
         if self._one_block(x, size):
             rest = self.remainder(Position(x.base), size)
             return Position(rest.base, x.stride, None, x.lanes)
-        if self._is_multiple(x.base, size):
+        if self.is_multiple(x.base, size):
             lane = self._op("mod", self._lane_part(x), self.constant(size, x.lanes))
             return Position(Sum(), 0, lane, x.lanes)
         vector = self._op("mod", self.vector(x, x.lanes), self.constant(size, x.lanes))
@@ -124,9 +124,10 @@ class Arithmetic:
     def _one_block(self, x: Position, size: int) -> bool:
         """Whether all lanes are in one block of `size`: aligned, consecutive, and it fits."""
         regular = x.stride == 1 and x.vector is None
-        return regular and size % x.lanes == 0 and self._is_multiple(x.base, x.lanes)
+        return regular and size % x.lanes == 0 and self.is_multiple(x.base, x.lanes)
 
-    def _is_multiple(self, base: Sum, size: int) -> bool:
+    def is_multiple(self, base: Sum, size: int) -> bool:
+        """Whether a sum is known to be a multiple of a size."""
         return base.constant % size == 0 and all(
             factor * self.multiple.get(name, 1) % size == 0 for name, factor in base.terms
         )

@@ -17,7 +17,10 @@ from tinyfn.device import Target
 from tinyfn.uop.ops import Ops, UOp
 
 LARGEST = 400  # statements in one pass of a tile
+LINE = 64  # bytes of a line of the cache
 SHORT = 4  # iterations of loops that are written out completely
+OWN = (1, 2, 3, 4)  # copies of the lane axis
+WIDE = (1, 2, 3, 4, 6, 8, 12, 16)  # where rows are read one after the other, each far from the last
 COPIES = (1, 2, 3, 4, 5, 6, 7, 8)
 WIDTH = 0.004  # what a copy more costs in text, so that copies that gain nothing are not made
 LEFT_OVER = 0.03  # what the code after a loop whose size copies do not divide costs
@@ -40,8 +43,42 @@ def _plan(block: Block, profile: Profile, target: Target) -> None:
         axis = next((l for l in (*chain, *nest) if l.lanes), None)
         if axis is not None and (nest or not payload):
             _search(loop, axis, chain if nest else [], profile, target)
+        if axis is not None and not nest and not payload:
+            _whole_lines(loop, axis, chain, profile)
         innermost = nest or chain or [loop]
         _plan(innermost[-1].body, profile, target)
+
+
+def _whole_lines(top: Loop, axis: Loop, chain: list[Loop], profile: Profile) -> None:
+    """Where lanes are far apart in memory, take as many neighbours as share a line of the cache."""
+    for group in profile.groups[chain[-1]].values():
+        accesses = [n for n in group.nodes if n.op is Ops.INDEX]
+        for index in (*accesses, *(s.src[0] for s in group.stores)):
+            if profile.stride(index, axis.range) in (0, 1):
+                continue
+            for loop in chain:
+                if loop is not axis and profile.stride(index, loop.range) == 1:
+                    axis.copies = 1
+                    wanted = min(LINE // index.dtype.itemsize, loop.likely_size)
+                    loop.copies = _at_most(top, loop, wanted, profile)
+                    return
+
+
+def _at_most(top: Loop, loop: Loop, wanted: int, profile: Profile) -> int:
+    """As many copies as are wanted, or fewer where the text would become too long."""
+    sizes = _sizes(top, profile)
+    while wanted > 1 and _statements(sizes, {loop: wanted}) > LARGEST:
+        wanted //= 2
+    return wanted
+
+
+def _sizes(top: Loop, profile: Profile) -> list[tuple[frozenset[UOp], int]]:
+    """How many statements depend on which loops."""
+    return [
+        (group.ranges, len(group.nodes) + len(group.updates) + len(group.stores))
+        for loop in profile.inside(top)
+        for group in profile.groups[loop].values()
+    ]
 
 
 def reduce_nest(block: Block) -> list[Loop]:
@@ -55,14 +92,11 @@ def reduce_nest(block: Block) -> list[Loop]:
 def _search(top: Loop, axis: Loop, chain: list[Loop], profile: Profile, target: Target) -> None:
     """Take the copies that cost least and fit into the registers."""
     sheet = Sheet(profile, top, axis, axis.lanes)
-    sizes = [
-        (group.ranges, len(group.nodes) + len(group.updates) + len(group.stores))
-        for loop in profile.inside(top)
-        for group in profile.groups[loop].values()
-    ]
+    sizes = _sizes(top, profile)
     best, least = {axis: 1}, math.inf
     jammed = [l for l in chain if l is not axis and _shares(l, axis, profile)]
-    for copies in _candidates(axis, jammed[-3:], target.registers):
+    wide = OWN if jammed or not (chain and axis in chain) else WIDE
+    for copies in _candidates(axis, wide, jammed[-3:], target.registers):
         several = math.prod(copies.values())
         if several > 1:
             totals, live = sheet.registers(copies)
@@ -105,10 +139,12 @@ def _shares(loop: Loop, axis: Loop, profile: Profile) -> bool:
     )
 
 
-def _candidates(axis: Loop, jammed: list[Loop], registers: int) -> Iterator[dict[Loop, int]]:
+def _candidates(
+    axis: Loop, wide: tuple[int, ...], jammed: list[Loop], registers: int
+) -> Iterator[dict[Loop, int]]:
     """Copies of the lane axis and of up to two other loops."""
     limit = 1 << 30 if axis.size is None else -(-axis.size // axis.lanes)
-    for own in (c for c in (1, 2, 3, 4) if c <= limit):
+    for own in (c for c in wide if c <= limit):
         yield {axis: own}
         for count in range(1, min(len(jammed), 2) + 1):
             for loops in itertools.combinations(jammed, count):

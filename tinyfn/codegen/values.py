@@ -22,6 +22,7 @@ from tinyfn.uop.ops import Ops, UOp
 from tinyfn.uop.simplify import is_const
 
 Pick = dict[UOp, int]
+LINE = 64  # bytes
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class Values:
         self.coordinates: dict[UOp, list[Coordinate]] = {}
         self.orders: dict[UOp, list[UOp]] = {}
         self.packed: dict[UOp, Packed] = {}
+        self.streamed: frozenset[int] = frozenset()
         self.literals: dict[str, tuple[Any, str]] = {}
 
     # *** picks ***
@@ -423,12 +425,20 @@ class Values:
             place = self.writer.offset(at.base)
             extra = () if mask is None else (mask.name,)
             name = "vstore" if mask is None else "vstorem"
+            if mask is None and self.streams(memory, at.base, lanes):
+                name = "vstream"
             self.writer.do(f"{name}_{short}x{lanes}", buffer, place, value.name, *extra)
             return
         everywhere = mask or self.splat(self.literal(True, "b1"), lanes)
         index = self.arithmetic.vector(at, lanes).name
         name = f"vscatter_{short}x{lanes}"
         self.writer.do(name, buffer, index, value.name, everywhere.name)
+
+    def streams(self, memory: UOp, base: Sum, lanes: int) -> bool:
+        """Whether a store may go past the cache: into much memory, on whole aligned lines."""
+        width = memory.dtype.itemsize
+        aligned = lanes * width % LINE == 0 and self.arithmetic.is_multiple(base, LINE // width)
+        return memory.arg.slot in self.streamed and aligned
 
     def stored_value(self, source: UOp, memory: UOp, pick: Pick) -> Value:
         """What a STORE stores; storing rounds, so a small float need not be rounded before."""

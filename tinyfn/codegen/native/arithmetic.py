@@ -247,7 +247,7 @@ def _rounding(name: str) -> Lowering:
 
 def _math(name: str) -> Lowering:
     def emit(e: Emitter, *args: Any) -> Any:
-        return math.emit(name, e.b, list(args), e.kind, e.lanes, fma=e.has_fma)
+        return math.emit(name, e.b, list(args), e.kind, e.lanes, fma=e.has_fma, branches=True)
 
     return emit
 

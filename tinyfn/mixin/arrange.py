@@ -66,13 +66,15 @@ class ArrangeMixin(CreationMixin):
             for p, begin in zip(pieces, ends[:-1], strict=True)
         ]
         result = padded[-1]
-        if len(pieces) == 1:
-            return result
-        place = self._iota_along(axis, self.ndim, total)
-        for p, end in reversed(list(zip(padded[:-1], ends[1:-1], strict=True))):
-            here = place._alu("CMPLT", place._constant(end, place.dtype))
-            result = here._broadcast_to(result.shape)._alu("WHERE", p, result)
+        for p, whole, begin in reversed(list(zip(pieces, padded, ends, strict=False))[:-1]):
+            here = p._inside_along(axis, begin, plain(total - begin - p.shape[axis]))
+            result = here._broadcast_to(result.shape)._alu("WHERE", whole, result)
         return result
+
+    def _inside_along(self, axis: int, before: Size, after: Size) -> Self:
+        """Which elements of an axis padded that way are not padding; the other axes have size 1."""
+        shape = tuple(s if i == axis else 1 for i, s in enumerate(self.shape))
+        return self._full(shape, True, dtypes.bool)._pad_axis(axis, before, after)
 
     def stack(self, *args: Self, dim: int = 0) -> Self:
         """The tensors along a new axis.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from tinyfn.errors import ShapeError
-from tinyfn.helpers import argfix, ceildiv
+from tinyfn.helpers import all_int, argfix, ceildiv
 from tinyfn.mixin.core import (
     Core,
     Shape,
@@ -196,7 +196,11 @@ class MovementMixin(Core):
 
     def _padded(self, flat: Sequence[Size]) -> Self:
         """Zeros around: how many before and after, for every axis."""
-        return self if all(same_size(n, 0) for n in flat) else self._move("PAD", tuple(flat))
+        if all(same_size(n, 0) for n in flat):
+            return self
+        padded = self._move("PAD", tuple(flat))
+        # n + (6 - n) is 6
+        return padded if all_int(flat) else padded._reshaped(tuple(map(plain, padded.shape)))
 
     def _pad_axis(self, axis: int, before: Size, after: Size) -> Self:
         """Zeros around along one axis."""

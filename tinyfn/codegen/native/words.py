@@ -18,6 +18,11 @@ from tinyfn.codegen.simd import ALU, MEMORY, Word, parse, register_type
 BOOLS = ("lt", "le", "eq", "ne")
 
 
+def _register(kind: str, lanes: int) -> Any:
+    """The type of a register; a scalar i64 is what index arithmetic computes with."""
+    return types.int64 if (kind, lanes) == ("i64", 1) else Register(kind, lanes)
+
+
 @functools.cache
 def signature(name: str) -> tuple[Any, list[Any]]:
     """Result and argument types of a word, by its name."""
@@ -28,10 +33,10 @@ def signature(name: str) -> tuple[Any, list[Any]]:
 
 
 def _signature(word: Word) -> tuple[Any, list[Any]]:
-    value = Register(register_type(word.kind), word.lanes)
-    mask = Register("b1", word.lanes)
-    scalar = Register(register_type(word.kind), 1)
-    place, where = Memory(word.kind), Register("i64", word.lanes)
+    value = _register(register_type(word.kind), word.lanes)
+    mask = _register("b1", word.lanes)
+    scalar = _register(register_type(word.kind), 1)
+    place, where = Memory(word.kind), _register("i64", word.lanes)
     i = types.int64
     table: dict[str, tuple[Any, list[Any]]] = {
         "load": (value, [place, i]),
@@ -49,16 +54,16 @@ def _signature(word: Word) -> tuple[Any, list[Any]]:
         "iota": (value, []),
         "index": (value, [i]),
         "extract": (scalar, [value, i]),
-        "quant": (Register("f32", word.lanes), [Register("f32", word.lanes)]),
+        "quant": (_register("f32", word.lanes), [_register("f32", word.lanes)]),
         "first": (mask, [i]),
-        "hor": (Register("b1", 1), [mask]),
-        "hand": (Register("b1", 1), [mask]),
+        "hor": (_register("b1", 1), [mask]),
+        "hand": (_register("b1", 1), [mask]),
         **dict.fromkeys(("hadd", "hmul", "hmax", "hmin"), (scalar, [value])),
     }
     if word.op in table:
         return table[word.op]
     if word.op in ("cast", "bitcast"):
-        return value, [Register(register_type(word.source), word.lanes)]
+        return value, [_register(register_type(word.source), word.lanes)]
     if word.op == "where":
         return value, [mask, value, value]
     count = 3 if word.op == "fma" else 1 if word.op in UNARY else 2

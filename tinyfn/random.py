@@ -130,6 +130,14 @@ class RandomMixin:
         return cast(Self, _placed(values, kwargs.get("device")))
 
     @classmethod
+    def randperm(
+        cls, n: int, device: Any = None, dtype: DType | str = dtypes.int, **kwargs: Any
+    ) -> Self:
+        """The numbers 0 to n-1 in a random order."""
+        make = cast(Any, cls)
+        return cast(Self, make.rand(n, device=device, **kwargs).argsort().cast(to_dtype(dtype)))
+
+    @classmethod
     def uniform(
         cls,
         *shape: Any,

@@ -246,7 +246,7 @@ class Recording:
         if last is not node and sys.getrefcount(last) <= 3:
             return last
         info = node.arg
-        made: UOp = UOp.new_buffer(info.device, info.shape, node.dtype, kind=info.kind)
+        made: UOp = UOp.new_memory(info.device, info.shape, node.dtype, kind=info.kind)
         self.current[node] = made
         return made
 

@@ -207,7 +207,7 @@ class RandomMixin:
 def _as_state(node: Any) -> Any:
     """The same memory under the kind `state`, which functions take without being asked."""
     info = node.arg
-    renamed = node.new_buffer(info.device, info.shape, node.dtype, kind="state")
+    renamed = node.new_memory(info.device, info.shape, node.dtype, kind="state")
     renamed.set_buffer(node.buffer)
     return renamed
 

@@ -269,7 +269,7 @@ class Tensor(RandomMixin, OpMixin):
         where = Device.canonicalize(device) or Device.DEFAULT
         wanted = dtypes.default_float() if dtype is None else to_dtype(dtype)
         sizes = tuple(s.vmax if isinstance(s, UOp) else s for s in checked_shape(shape))
-        return cls._of(UOp.new_buffer(where, sizes, wanted, kind=kind))
+        return cls._of(UOp.new_memory(where, sizes, wanted, kind=kind))
 
     def empty_like(self, dtype: DType | str | None = None, device: Any = None) -> Self:
         """Memory with undefined contents in the shape of this tensor."""
@@ -285,7 +285,7 @@ class Tensor(RandomMixin, OpMixin):
         """A tensor over memory that somebody else owns and keeps alive; nothing is copied."""
         kind = to_dtype(kwargs.get("dtype", dtypes.default_float()))
         where = Device.canonicalize(kwargs.get("device")) or Device.DEFAULT
-        node = UOp.new_buffer(where, tuple(shape), kind, kind="data")
+        node = UOp.new_memory(where, tuple(shape), kind, kind="data")
         node.set_buffer(Buffer.from_address(ptr, where, prod(shape), kind))
         return cls._of(node)
 
@@ -410,7 +410,7 @@ class Tensor(RandomMixin, OpMixin):
         """Put the value into memory of its own, to be written in place."""
         node = self.uop
         where = Device.DEFAULT if node.device is None else node.device
-        memory: UOp = UOp.new_buffer(where, node.shard_shape, node.dtype, kind="scratch")
+        memory: UOp = UOp.new_memory(where, node.shard_shape, node.dtype, kind="scratch")
         seen = memory if node.axis is None else memory.unshard(node.axis)
         stored = memory.after(seen.store(node))
         self.uop = stored if node.axis is None else stored.unshard(node.axis)
@@ -716,7 +716,7 @@ def _data_node(array: Any, device: Any, dtype: DType, stored: bool = False) -> U
         array = encode_small(array, dtype)
     with np.errstate(over="ignore", invalid="ignore"):
         values = np.ascontiguousarray(array, dtype=storage_dtype(dtype))
-    node: UOp = UOp.new_buffer(where, tuple(array.shape), dtype, kind="data")
+    node: UOp = UOp.new_memory(where, tuple(array.shape), dtype, kind="data")
     slots = where if isinstance(where, tuple) else (where,)
     memory = []
     for slot in slots:

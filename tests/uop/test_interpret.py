@@ -28,14 +28,14 @@ class Graph:
 
     def data(self, values: Any, dtype=F, device: Any = "CPU") -> UOp:
         array = np.array(values)
-        node = UOp.new_buffer(device, array.shape, dtype, kind="data")
+        node = UOp.new_memory(device, array.shape, dtype, kind="data")
         self.state[node] = array.astype(np.dtype(dtype.name))
         return node
 
     def parts(self, values: list[Any], dtype=F) -> UOp:
         """A buffer with contents of its own on each of two slots."""
         arrays = [np.array(v, np.dtype(dtype.name)) for v in values]
-        node = UOp.new_buffer(TWO, arrays[0].shape, dtype, kind="data")
+        node = UOp.new_memory(TWO, arrays[0].shape, dtype, kind="data")
         self.state[node] = arrays
         return node
 
@@ -544,7 +544,7 @@ def test_a_call_over_slots(graph: Graph):
 
 
 def test_scratch_of_a_body_is_its_own(graph: Graph):
-    scratch = UOp.new_buffer("CPU", (2,), F, num=-1, kind="scratch")
+    scratch = UOp.new_memory("CPU", (2,), F, num=-1, kind="scratch")
     written = scratch.after(scratch.store(param(0, (2,))))
     (first,) = outputs((written,), graph.data([1, 2]))
     (second,) = outputs((written,), graph.data([3, 4]))

@@ -220,7 +220,7 @@ def test_a_call_of_a_kernel():
     out, a = memory(0, 2), memory(1, 2)
     i = loop(2, 0)
     body = out.index(i).store(a.index(i)._alu("MUL", const(2.0))).end(i).sink()
-    target = UOp.new_buffer("CPU", (2,), F, kind="scratch")
+    target = UOp.new_memory("CPU", (2,), F, kind="scratch")
     data = UOp.new_buffer("CPU", (4,), F)
     state = {data: np.arange(4, dtype=np.float32)}
     call = body.call(target, data._move("SHRINK", (2, 2)))
@@ -244,7 +244,7 @@ def test_a_kernel_on_every_slot():
     slot = UOp(Ops.SLOT, W).cast(F)
     read = memory(1, 2).index(i)
     body = memory(0, 2).index(i).store(read._alu("ADD", slot)).end(i).sink()
-    target = UOp.new_buffer(two, (2,), F, kind="scratch")
+    target = UOp.new_memory(two, (2,), F, kind="scratch")
     data = UOp.new_buffer(two, (2,), F)
     state = {data: [np.array([1, 2], np.float32), np.array([3, 4], np.float32)]}
     whole = target.unshard(0)

@@ -144,7 +144,7 @@ def same_size(a: Size, b: Size) -> bool:
 
 def same_shape(a: Sequence[Size], b: Sequence[Size]) -> bool:
     """Whether two shapes are equal."""
-    return len(a) == len(b) and all(map(same_size, a, b))
+    return a == b or (len(a) == len(b) and all(map(same_size, a, b)))
 
 
 def is_one(size: Size) -> bool:

@@ -32,13 +32,13 @@ class LinalgMixin(ArrangeMixin):
         """
         self._check_dot(w)
         common = least_upper_dtype(self.dtype, w.dtype)
-        vector = w.ndim == 1
-        right = w._reshaped((1, *w.shape)) if vector else w.transpose(-1, -2)
-        left = self._reshaped((*self.shape[:-1], 1, self.shape[-1]))
-        if self.ndim == 1:
-            left = self._reshaped((1, *self.shape))
-        else:
-            right = right._reshaped((*right.shape[:-2], 1, *right.shape[-2:]))
+        own, other = self.shape, w.shape
+        vector = len(other) == 1
+        # (..., rows, 1, met) times (..., 1, columns, met)
+        columns = (1,) if vector else (other[-1],)
+        right = w if vector else w.transpose(-1, -2)
+        right = right._reshaped((*other[:-2], *(() if len(own) == 1 else (1,)), *columns, own[-1]))
+        left = self._reshaped((*own[:-1], 1, own[-1]))
         found = left._contracted(right, common, dtype)
         return found._without_axes((found.ndim - 1,)) if vector else found
 

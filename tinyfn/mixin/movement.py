@@ -108,19 +108,20 @@ class MovementMixin(Core):
 
     def _broadcast_to(self, shape: Shape) -> Self:
         """The value in a shape that it broadcasts to."""
-        if same_shape(self.shape, shape):
+        before = self.shape
+        if same_shape(before, shape):
             return self
-        added = len(shape) - self.ndim
-        own = (1,) * added + tuple(self.shape)
+        added = len(shape) - len(before)
+        own = (1,) * added + tuple(before)
         if added < 0 or not all(
             same_size(a, b) or (is_one(a) and not (isinstance(b, int) and b < 0))
             for a, b in zip(own, shape, strict=False)
         ):
             raise ShapeError(
-                f"cannot expand shape {show(self.shape)} to {show(shape)}: aligned at the right, "
+                f"cannot expand shape {show(before)} to {show(shape)}: aligned at the right, "
                 "only sizes of 1 can change"
             )
-        padded = self._reshaped(own)
+        padded = self._move("RESHAPE", own) if added else self
         return padded if same_shape(own, shape) else padded._move("EXPAND", tuple(shape))
 
     def permute(self, order: Any, *args: Any) -> Self:

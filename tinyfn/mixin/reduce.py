@@ -17,9 +17,9 @@ class ReduceMixin(OperatorMixin):
 
     def _reduced(self, name: str, axes: tuple[int, ...], keepdim: bool) -> Self:
         """One reduction; an empty one gives the neutral element."""
-        empty = any(same_size(self.shape[a], 0) for a in axes)
-        if empty:
-            kept = tuple(1 if i in axes else s for i, s in enumerate(self.shape))
+        shape = self.shape
+        if any(same_size(shape[a], 0) for a in axes):
+            kept = tuple(1 if i in axes else s for i, s in enumerate(shape))
             result = self._full(kept, self._neutral(name), self.dtype)
         else:
             result = self._reduce(name, axes) if axes else self

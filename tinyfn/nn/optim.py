@@ -216,9 +216,9 @@ class LAMB(Optimizer):
             if not 0 <= value < 1:
                 raise ArgumentError(f"expected {name} of at least 0 and below 1, got {value}")
         self.b1, self.b2, self.eps, self.wd, self.adam = b1, b2, eps, weight_decay, adam
-        # the powers b1^t and b2^t, which the bias correction divides by, are tensors, too
+        # the powers b1^t and b2^t; in float32, 1 - 0.999 would keep only four digits
         self.b1_t, self.b2_t = (
-            Tensor.ones(1, dtype=dtypes.float32, device=self.device).contiguous() for _ in "12"
+            Tensor.ones(1, dtype=dtypes.float64, device=self.device) for _ in range(2)
         )
         self.m, self.v = self._zeros(), self._zeros()
 

@@ -29,10 +29,11 @@ class Optimizer:
     def __init__(
         self, params: Iterable[Tensor], lr: float, device: Device = None, fused: bool | None = None
     ) -> None:
-        given = dedup(params)
+        given = [params] if isinstance(params, Tensor) else list(params)
         wrong = [type(p).__name__ for p in given if not isinstance(p, Tensor)]
         if wrong:
             raise ArgumentError(f"an optimizer takes tensors as parameters, got {wrong[0]}")
+        given = dedup(given)
         self.params = [p for p in given if p.dtype.kind == "float"]
         self.buffers = [p for p in given if p.dtype.kind != "float"]
         if not self.params:

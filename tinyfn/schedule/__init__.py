@@ -174,7 +174,7 @@ def _instantiate(
         info = memory.arg
         device = Device.DEFAULT if info.device is None else info.device
         kind = "temporary" if memory in internal else "data"
-        table[memory] = UOp.new_buffer(device, info.shape, memory.dtype, kind=kind)
+        table[memory] = UOp.new_memory(device, info.shape, memory.dtype, kind=kind)
     called = []
     for call in template.linear.src:
         arguments = substitute(call.src[1:], table)

@@ -212,10 +212,15 @@ class Construct:
     # *** devices ***
 
     @classmethod
-    def new_buffer(
-        cls, device: Device, size: Any, dtype: DType, num: int | None = None, kind: str = "empty"
-    ) -> Self:
+    def new_buffer(cls, device: Device, size: Any, dtype: DType, num: int | None = None) -> Self:
         """Memory of its own: `size` elements (or a shape) on a device, on each slot of a tuple."""
+        return cls.new_memory(device, size, dtype, "empty", num)
+
+    @classmethod
+    def new_memory(
+        cls, device: Device, size: Any, dtype: DType, kind: str, num: int | None = None
+    ) -> Self:
+        """Memory of a kind: data, empty, scratch, state (see BufferInfo)."""
         make = cast(Any, cls)
         shape = (size,) if isinstance(size, int) else tuple(size)
         number = make._next_number() if num is None else num

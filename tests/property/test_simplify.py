@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -136,15 +137,27 @@ def recombined(draw: Any) -> UOp:
 expressions = st.one_of(plain_expressions(), recombined())
 
 
-@settings(max_examples=400, deadline=None)
-@given(expressions)
-def test_simplified_has_the_same_values(root: UOp) -> None:
+def check_values(root: UOp) -> None:
+    """The expression, simplified and rebuilt, at every point."""
     simple = root.simplify()
     built = rebuilt(root)
     for point in points(root):
         wanted = evaluate(root, point)
         assert evaluate(simple, point) == wanted, (root.render(False), simple.render(False), point)
         assert evaluate(built, point) == wanted, (root.render(False), built.render(False), point)
+
+
+@settings(max_examples=400, deadline=None)
+@given(expressions)
+def test_simplified_has_the_same_values(root: UOp) -> None:
+    check_values(root)
+
+
+@pytest.mark.deep
+@settings(max_examples=10_000, deadline=None)
+@given(expressions)
+def test_simplified_has_the_same_values_at_length(root: UOp) -> None:
+    check_values(root)
 
 
 @settings(max_examples=400, deadline=None)

@@ -128,6 +128,10 @@ def test_numpy_scalars_are_numbers_on_both_sides():
     assert (x * np.float32(2)).tolist() == [0, 2, 4]
     assert (np.float64(2) * x).tolist() == [0, 2, 4]
     assert (np.int64(1) - x).tolist() == [1, 0, -1]
+    assert (np.array(1) - x).tolist() == [1, 0, -1]
+    for bad in (lambda: x + np.ones(3), lambda: np.ones(3) * x):
+        with pytest.raises(DTypeError, match="ndarray"):
+            bad()
 
 
 @given(st.data())

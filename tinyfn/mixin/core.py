@@ -132,9 +132,9 @@ def is_scalar(x: Any) -> bool:
     return isinstance(x, bool | int | float) or x is Invalid
 
 
-def is_numpy_scalar(x: Any) -> bool:
-    """Whether x is one number of numpy's (known by its module: numpy is not imported here)."""
-    return type(x).__module__.partition(".")[0] in ("numpy", "ml_dtypes") and x.shape == ()
+def is_numpys(x: Any) -> bool:
+    """Whether x is a number or array of numpy's (known by its module: it is not imported here)."""
+    return type(x).__module__.partition(".")[0] in ("numpy", "ml_dtypes")
 
 
 def same_size(a: Size, b: Size) -> bool:

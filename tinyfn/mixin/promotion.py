@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from tinyfn.dtype import DType, Invalid, dtypes, least_upper_dtype, least_upper_float
 from tinyfn.errors import ArgumentError, DTypeError
-from tinyfn.mixin.core import broadcast_shape, is_numpy_scalar, is_scalar
+from tinyfn.mixin.core import broadcast_shape, is_numpys, is_scalar
 from tinyfn.mixin.movement import MovementMixin
 
 
@@ -27,9 +27,10 @@ class PromotionMixin(MovementMixin):
         """
         if isinstance(x, type(self)) or is_scalar(x) or self._symbolic(x):
             return x
-        if is_numpy_scalar(x):
-            return x.item()
-        if hasattr(x, "__index__"):
+        if is_numpys(x):
+            if x.shape == ():
+                return x.item()
+        elif hasattr(x, "__index__"):
             return int(x)
         raise DTypeError(
             f"expected a {type(self).__name__} or a number beside a {type(self).__name__} of "
@@ -39,7 +40,7 @@ class PromotionMixin(MovementMixin):
     def _is_operand(self, x: Any) -> bool:
         """Whether an operator knows what to do with x (else Python asks x)."""
         known = isinstance(x, type(self)) or is_scalar(x) or self._symbolic(x)
-        return known or is_numpy_scalar(x) or hasattr(x, "__index__")
+        return known or is_numpys(x) or hasattr(x, "__index__")
 
     def _weak_dtype(self, x: Any) -> DType:
         """The dtype in which this value and a Python number (or symbolic integer) meet."""

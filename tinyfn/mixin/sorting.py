@@ -60,7 +60,9 @@ class SortMixin(LossMixin):
     def topk(
         self, k: int, dim: int = -1, largest: bool = True, sorted_: bool = True
     ) -> tuple[Self, Self]:
-        """The k largest (or smallest) elements of an axis in order, and their numbers.
+        """The k largest (or smallest) elements of an axis, and their numbers.
+
+        They come in order, whether `sorted_` asks for it or not.
 
         >>> Tensor([3, 1, 2]).topk(2)[0].tolist()
         [3, 2]
@@ -69,8 +71,6 @@ class SortMixin(LossMixin):
         size = self.shape[axis] if self.ndim else 1
         if not 0 <= k <= size:
             raise ArgumentError(f"expected k between 0 and {size}, the size of the axis, got {k}")
-        if not sorted_:
-            raise ArgumentError("topk gives its elements in order only: expected sorted_=True")
         values, order = self.sort(axis, descending=largest)
         if not self.ndim:
             return values, order

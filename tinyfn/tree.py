@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
@@ -66,6 +67,9 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
         yield from zip(value._fields, value, strict=True)  # type: ignore[attr-defined]
     elif isinstance(value, set | frozenset):
         yield from ((str(i), v) for i, v in enumerate(sorted(value, key=id)))
+    elif isinstance(value, functools.partial):
+        yield from ((str(i), v) for i, v in enumerate(value.args))
+        yield from value.keywords.items()
     else:
         yield from _attributes(value)
 

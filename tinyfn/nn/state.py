@@ -87,7 +87,8 @@ def load_state_dict(
         state_dict: the new tensors by name; names that the model does not have are ignored.
         strict: False leaves tensors as they are whose names `state_dict` lacks.
         verbose: with DEBUG=1 or more, say what was ignored or left.
-        consume: take the tensors out of `state_dict`, so that memory can be freed early.
+        consume: take the tensors out of `state_dict`; where they are on the model's device
+            already, the model then uses their memory instead of a copy.
         realize: compute them now.
 
     Returns:
@@ -114,10 +115,12 @@ def load_state_dict(
         if name not in state_dict:
             continue
         given = state_dict.pop(name) if consume else state_dict[name]
-        tensor.replace(given.shard_like(tensor))
-        if realize:
-            tensor.realize()
+        placed = given.shard_like(tensor)
+        # without a copy, what trains one of the two would change the other
+        tensor.replace(given.clone() if placed.uop is given.uop and not consume else placed)
         loaded.append(tensor)
+    if realize and loaded:
+        Tensor.realize(*loaded)
     return loaded
 
 

@@ -154,7 +154,7 @@ def test_optional_packages_are_imported_by_name_only():
 SIDE_EFFECTS = """
 import sys, threading
 import tinyfn, tinyfn.nn
-loaded = {"numba", "llvmlite", "safetensors", "sklearn", "matplotlib"} & set(sys.modules)
+loaded = {"numba", "safetensors", "sklearn", "matplotlib"} & set(sys.modules)
 assert not loaded, f"import tinyfn loads {loaded}"
 assert threading.active_count() == 1, "import tinyfn starts threads"
 """

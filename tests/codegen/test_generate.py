@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from codegen import kernel_graphs as graphs
 import pytest
+from codegen import kernel_graphs as graphs
 from codegen.kernel_graphs import LOOP, REDUCE, at, check, f32, kernel, memory
 
 from tinyfn.codegen import generate

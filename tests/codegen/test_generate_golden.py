@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from codegen import kernel_graphs as graphs
 import pytest
+from codegen import kernel_graphs as graphs
 
 from tinyfn.codegen import generate
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from codegen import kernel_graphs as graphs
+from codegen.kernel_graphs import LOOP, REDUCE, at, check, f32, kernel, memory
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from codegen.kernel_graphs import LOOP, REDUCE, at, check, f32, kernel, memory
 
 from tinyfn.dtype import dtypes
 from tinyfn.uop.ops import Ops, UOp
@@ -25,7 +25,7 @@ class Maker:
         self.dtype = draw(st.sampled_from([f32, f32, dtypes.int32, dtypes.int8]))
 
     def offset(self, ranges: list[UOp], sizes: list[int]) -> tuple[UOp, int, UOp | None]:
-        """An access: some loops in some order, perhaps reversed, split, or shifted past the edge."""
+        """Some loops in some order, perhaps reversed, split, or shifted past the edge."""
         total: UOp = UOp.const(0, dtypes.weakint)
         count, valid = 1, None
         pairs = [p for p in zip(ranges, sizes, strict=True) if self.draw(st.booleans())]

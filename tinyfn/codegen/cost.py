@@ -24,9 +24,10 @@ SLOW = frozenset(
 MIDDLE = frozenset({Ops.DIV, Ops.SQRT, Ops.RSQRT, Ops.RECIP})
 LATENCY = 4  # updates of one accumulator wait for each other this many steps
 WORTH_A_PANEL = 32  # passes over a panel from which on strided loads are copied into one
+LINE = 64  # bytes of a line of the cache
 FAR = 1024  # elements from one row to the next from which on rows are far apart
 FAR_ROW = 2.0  # what the first access to a far row costs more
-SHARED = 64  # passes over a panel in one unit of work, about
+SHARED = 96  # passes over a panel in one unit of work, at most about
 OVERHEAD = 0.5  # a pass of a loop by itself
 
 
@@ -224,7 +225,8 @@ class Profile:
         stride = 0 if axis is None else self.stride(index, axis)
         if stride in (0, 1):
             return 1 + gated
-        price = lanes * (0.8 if stride is not None else 1.1) + gated + 1
+        apart = stride is None or abs(stride) * index.dtype.itemsize >= LINE
+        price = lanes * (1.2 if apart else 0.8) + gated + 1
         if axis is not None and loop is not None:
             passes = self.panel_passes(index, axis, lanes, loop)
             if passes >= WORTH_A_PANEL:
@@ -244,6 +246,18 @@ class Profile:
             return 0
         others = [p for p in self.chain if p.range not in index.ranges]
         return math.prod(p.likely_size for p in others)
+
+    def loads_from_panels(self, top: Loop, axis: Loop) -> list[UOp]:
+        """The loads in a loop that are priced as if they came from panels."""
+        return [
+            node
+            for loop in self.inside(top)
+            for group in self.groups[loop].values()
+            for node in group.nodes
+            if node.op is Ops.INDEX
+            and self.stride(node, axis.range) not in (0, 1)
+            and self.panel_passes(node, axis.range, axis.lanes, loop) >= WORTH_A_PANEL
+        ]
 
     # *** plans ***
 

@@ -18,7 +18,7 @@ def is_independent(
     open_ranges: dict[UOp, frozenset[UOp]],
     around: frozenset[UOp],
 ) -> bool:
-    """Proof for one loop: `stores` and `loads` stand inside it, `around` are the loops around it."""
+    """Proof for one loop: `stores` and `loads` stand in it, `around` are the loops around it."""
     if not stores:
         return False
     targets: dict[int, UOp] = {}
@@ -43,7 +43,7 @@ def is_injective(offset: UOp, loop: UOp, inner: frozenset[UOp]) -> bool:
     others = [t for t in terms if t not in varying]
     if loop not in varying or any(r is loop or r in inner for t in others for r in t.ranges):
         return False
-    if any(t.op is not Ops.RANGE or not t.src[0].op is Ops.CONST for t in varying):
+    if any(t.op is not Ops.RANGE or t.src[0].op is not Ops.CONST for t in varying):
         return len(varying) == 1 and not [t for t in others if t.ranges.keys() & (inner | {loop})]
     reach = 0
     for term, factor in sorted(varying.items(), key=lambda pair: abs(pair[1])):

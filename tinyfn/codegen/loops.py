@@ -167,7 +167,7 @@ def chain_of(loop: Loop) -> list[Loop]:
 
 
 def outer_chain(kernel: Kernel) -> list[Loop]:
-    """The independent loops around everything in a kernel, none of whose sizes depends on another."""
+    """The independent loops around everything, none of whose sizes depends on another."""
     items = kernel.body.items
     chain = chain_of(items[0]) if len(items) == 1 and isinstance(items[0], Loop) else []
     sizes = {r for loop in chain for r in loop.range.src[0].ranges}

@@ -74,8 +74,9 @@ class Lowering:
         for effect in effects:
             if self.open[effect.node]:
                 raise CompileError(
-                    "a kernel stores in loops that nothing closes: add .end(range) for "
-                    f"{[r.arg for r in self.opened(effect.node)]}\n{listing(self.sink, effect.node)}"
+                    "a kernel stores in loops that nothing closes: add .end(range) for the loops "
+                    f"{[r.arg[0] for r in self.opened(effect.node)]}\n"
+                    f"{listing(self.sink, effect.node)}"
                 )
         body = self.block(effects, 0, frozenset())
         params = [n for n in self.order if n.op is Ops.PARAM]
@@ -305,9 +306,9 @@ class Lowering:
                 loaded_before = bool(other.loads & writer.stores)
                 stored_before = bool(other.stores & writer.stores) and early < late
                 both_ways = bool(writer.loads & other.stores) and early > late
-                if (loaded_before and not both_ways) or stored_before:
-                    if not waits_for(other, writer) and not waits_for(writer, other):
-                        writer.needs[other] = None
+                after = (loaded_before and not both_ways) or stored_before
+                if after and not waits_for(other, writer) and not waits_for(writer, other):
+                    writer.needs[other] = None
 
 
 def waits_for(effect: Effect, other: Effect) -> bool:

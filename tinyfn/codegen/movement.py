@@ -71,11 +71,11 @@ def source_index(node: UOp, index: Index, symbols: Sequence[UOp]) -> tuple[Index
             add_many(i, [(number(s), 1), (i, -1)], -1) if axis in node.arg else i
             for axis, (i, s) in pairs
         ), None
-    sizes = unpack(node.arg, symbols)
+    box = unpack(node.arg, symbols)
     if node.op is Ops.SHRINK:
-        starts = zip(index, sizes[::2], strict=True)
+        starts = zip(index, box[::2], strict=True)
         return tuple(add_many(i, [(i, 1), (number(b), 1)]) for i, b in starts), None
-    return _padded(index, sizes[::2], before)
+    return _padded(index, box[::2], before)
 
 
 def _padded(index: Index, starts: Sequence[Any], before: Sequence[Any]) -> tuple[Index, UOp | None]:

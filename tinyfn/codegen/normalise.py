@@ -106,7 +106,7 @@ class Normaliser:
     # *** memory ***
 
     def element(self, place: UOp) -> tuple[UOp, UOp | None]:
-        """The INDEX node of a place that is one element, and the condition under which it is one."""
+        """The INDEX of a place that is one element, and the condition under which it is one."""
         index: tuple[UOp, ...] = ()
         valid: UOp | None = None
         needs: list[UOp] = []
@@ -159,13 +159,14 @@ class Normaliser:
         gate = None if len(node.src) < 3 else self.done[node.src[2]]
         if is_invalid(what):
             return UOp(Ops.GROUP, dtypes.void)
-        if what.op is Ops.WHERE and is_invalid(what.src[2]):
-            gate, what = both(gate, what.src[0]), what.src[1]
+        if what.op is Ops.WHERE and any(is_invalid(s) for s in what.src[1:]):
+            condition, what = ungated(what)
+            gate = both(gate, condition)
         if gate is not None:
-            memory, offset = target.src
-            if offset.op is Ops.WHERE and is_invalid(offset.src[2]):
-                gate, offset = both(gate, offset.src[0]), offset.src[1]
-            offset = UOp(Ops.WHERE, dtypes.weakint, (gate, offset, INVALID))
+            memory, (condition, offset) = target.src[0], ungated(target.src[1])
+            gated = both(gate, condition)
+            assert gated is not None
+            offset = UOp(Ops.WHERE, dtypes.weakint, (gated, offset, INVALID))
             target = target.with_src((memory, offset))
         return UOp(Ops.STORE, dtypes.void, (target, what))
 
@@ -176,7 +177,7 @@ def gate_of(index: UOp) -> tuple[UOp | None, UOp]:
 
 
 def ungated(offset: UOp) -> tuple[UOp | None, UOp]:
-    """The condition of an offset (None: always) and the offset where it holds."""
+    """The condition of an offset or value (None: always), and what it is where that holds."""
     if is_invalid(offset):
         return UOp.const(False, dtypes.bool), ZERO
     if offset.op is Ops.WHERE and is_invalid(offset.src[2]):

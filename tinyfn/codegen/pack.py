@@ -9,22 +9,23 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from tinyfn.codegen.cost import Profile
+from tinyfn.codegen.cost import FAR, WORTH_A_PANEL, Profile
 from tinyfn.codegen.loops import Loop
 from tinyfn.codegen.normalise import gate_of
 from tinyfn.codegen.ops import register_bytes
 from tinyfn.device import Target
 from tinyfn.uop.ops import Ops, UOp, toposort
 
-REUSED = 16  # passes over a panel from which on it pays
 CACHED = 0.5  # the part of the L2 cache that panels may take
-FAR = 1024  # elements between rows from which on they meet in the same lines of the cache
 
 
 @dataclass
 class Packing:
-    """The panels of a kernel: the nodes kept in them, the loops they are filled in, and
-    the loop along which loads are contiguous where that is one of those."""
+    """The panels of a kernel.
+
+    `nodes` are kept in them; they are filled in `loops`; loads of the `transposed` ones are
+    contiguous along one of these.
+    """
 
     nodes: list[UOp] = field(default_factory=list)
     loops: list[Loop] = field(default_factory=list)
@@ -36,7 +37,11 @@ def choose_panels(
 ) -> Packing | None:
     """The panels that pay, for the loops of one contraction."""
     columns = next((loop for loop in chain if loop.lanes), None)
-    if columns is None or any(loop.size is None for loop in nest) or any(l.lanes for l in nest):
+    if (
+        columns is None
+        or any(loop.size is None for loop in nest)
+        or any(loop.lanes for loop in nest)
+    ):
         return None
     found: dict[UOp, None] = {}
     for closing in nest[0].closings:
@@ -74,7 +79,7 @@ def _operands(value: UOp, columns: Loop, nest: list[Loop], chain: list[Loop]) ->
             continue
         seen.add(node)
         kept = node.dtype.kind in ("float", "int", "uint")
-        if kept and reuse(node, chain) >= REUSED and is_shared(node, nest, chain):
+        if kept and reuse(node, chain) >= WORTH_A_PANEL and is_shared(node, nest, chain):
             found.append(node)
         else:
             stack += node.src
@@ -89,12 +94,9 @@ def is_shared(node: UOp, nest: list[Loop], chain: list[Loop]) -> bool:
 
 
 def reuse(node: UOp, chain: list[Loop]) -> int:
-    """How many passes of tiles use the same value of a node."""
-    return math.prod(
-        -(-loop.likely_size // loop.copies)
-        for loop in chain
-        if loop.range not in node.ranges and not loop.lanes
-    )
+    """How many iterations use the same value of a node."""
+    others = [loop for loop in chain if loop.range not in node.ranges and not loop.lanes]
+    return math.prod(loop.likely_size for loop in others)
 
 
 def worth_packing(node: UOp, columns: Loop, nest: list[Loop], profile: Profile) -> bool:

@@ -18,7 +18,6 @@ from tinyfn.dtype import dtypes
 from tinyfn.uop.ops import Ops, UOp
 from tinyfn.uop.simplify import INDEX_OPS
 
-
 WANTED = 8  # units for each thread, so that an uneven split costs little
 CACHED = 0.5  # the part of the L2 cache that a block of rows may take
 LEAST = 16  # passes of tiles that share a block of columns
@@ -60,8 +59,8 @@ def _split_rows(kernel: Kernel, chain: list[Loop], wanted: int) -> None:
         kernel.order = chain
         return
     kernel.parallel = Parallel(taken, blocks)
-    fixed = [l for l, b in zip(taken, blocks, strict=True) if b == 1]
-    kernel.order = [l for l in chain if l not in fixed]
+    fixed = [loop for loop, b in zip(taken, blocks, strict=True) if b == 1]
+    kernel.order = [loop for loop in chain if loop not in fixed]
 
 
 def _split_tiles(
@@ -84,9 +83,10 @@ def _split_tiles(
     if count < wanted:
         few = max(columns.likely_size * count // wanted, 2 * step(columns))
         blocks[columns] = _rounded(columns, few)
-    taken = [l for l in (*batch, *rows, columns) if blocks[l] < l.likely_size or l in batch]
+    partly = [loop for loop in (*rows, columns) if blocks[loop] < loop.likely_size]
+    taken = [*batch, *partly]
     kernel.parallel = Parallel(taken, [blocks[loop] for loop in taken])
-    kernel.order = [columns, *(l for l in rows if blocks[l] > 1 or l not in taken)]
+    kernel.order = [columns, *(loop for loop in rows if blocks[loop] > 1 or loop not in taken)]
 
 
 def _block_rows(
@@ -94,7 +94,7 @@ def _block_rows(
 ) -> int:
     """Blocks of the loops over rows: whole inner ones, as many outer iterations as a unit needs."""
     total = math.prod(loop.likely_size for loop in rows)
-    depth = math.prod(l.likely_size for l in kernel.panel_loops) or 1
+    depth = math.prod(loop.likely_size for loop in kernel.panel_loops) or 1
     fitting = int(target.l2_bytes * CACHED / (4 * depth))
     least = LEAST * step(rows[-1]) if rows else 1
     left = min(max(total // wanted, least), max(fitting, least))

@@ -106,13 +106,9 @@ class Arithmetic:
 
     def scalar(self, value: Any) -> Position:
         """An integer expression under a name (a constant where both sides are known)."""
-        if (
-            isinstance(value, Binary)
-            and isinstance(value.left, Sum)
-            and isinstance(value.right, Sum)
-        ):
-            if not value.left.terms and not value.right.terms:
-                return Position(number(fold(value)))
+        known = fold(value) if isinstance(value, Binary) else None
+        if known is not None:
+            return Position(number(known))
         return Position(named(self.writer.integer(value)))
 
     def short(self, base: Sum) -> Sum:
@@ -170,9 +166,12 @@ class Arithmetic:
         return found
 
 
-def fold(value: Binary) -> int:
-    """The integer that an expression of constants is."""
-    assert isinstance(value.left, Sum) and isinstance(value.right, Sum)
+def fold(value: Binary) -> int | None:
+    """The integer that an expression of constants is; None where it has names."""
+    if not isinstance(value.left, Sum) or not isinstance(value.right, Sum):
+        return None
+    if value.left.terms or value.right.terms:
+        return None
     x, y = value.left.constant, value.right.constant
     table = {"*": x * y, "min": min(x, y), "max": max(x, y)}
     if value.op in table:

@@ -40,7 +40,7 @@ def _plan(block: Block, profile: Profile, target: Target) -> None:
         chain = chain_of(loop)
         payload = _loops(chain[-1].body) if chain else [loop]
         nest = reduce_nest(Block([*payload]))
-        axis = next((l for l in (*chain, *nest) if l.lanes), None)
+        axis = next((loop for loop in (*chain, *nest) if loop.lanes), None)
         if axis is not None and (nest or not payload):
             _search(loop, axis, chain if nest else [], profile, target)
         if axis is not None and not nest and not payload:
@@ -94,9 +94,17 @@ def _search(top: Loop, axis: Loop, chain: list[Loop], profile: Profile, target: 
     sheet = Sheet(profile, top, axis, axis.lanes)
     sizes = _sizes(top, profile)
     best, least = {axis: 1}, math.inf
-    jammed = [l for l in chain if l is not axis and _shares(l, axis, profile)]
+    packed = profile.loads_from_panels(top, axis)
+    jammed = [
+        loop
+        for loop in chain
+        if loop is not axis
+        and _shares(loop, axis, profile)
+        and not any(loop.range in node.ranges for node in packed)
+    ]
     wide = OWN if jammed or not (chain and axis in chain) else WIDE
-    for copies in _candidates(axis, wide, jammed[-3:], target.registers):
+    jammed = sorted(jammed, key=lambda loop: -loop.likely_size)[:3]
+    for copies in _candidates(axis, wide, jammed, target.registers):
         several = math.prod(copies.values())
         if several > 1:
             totals, live = sheet.registers(copies)
@@ -104,7 +112,7 @@ def _search(top: Loop, axis: Loop, chain: list[Loop], profile: Profile, target: 
                 continue
             if _statements(sizes, copies) > LARGEST:
                 continue
-        left_over = sum(-(-l.likely_size // (l.lanes or 1)) % c > 0 for l, c in copies.items())
+        left_over = sum(_vectors(loop) % count > 0 for loop, count in copies.items())
         cost = sheet.cost(copies) * (1 + WIDTH * several + LEFT_OVER * left_over)
         if cost < least:
             best, least = copies, cost
@@ -139,17 +147,22 @@ def _shares(loop: Loop, axis: Loop, profile: Profile) -> bool:
     )
 
 
+def _vectors(loop: Loop) -> int:
+    """How many vectors (or iterations) a loop has."""
+    return -(-loop.likely_size // (loop.lanes or 1))
+
+
 def _candidates(
     axis: Loop, wide: tuple[int, ...], jammed: list[Loop], registers: int
 ) -> Iterator[dict[Loop, int]]:
     """Copies of the lane axis and of up to two other loops."""
-    limit = 1 << 30 if axis.size is None else -(-axis.size // axis.lanes)
+    limit = 1 << 30 if axis.size is None else _vectors(axis)
     for own in (c for c in wide if c <= limit):
         yield {axis: own}
         for count in range(1, min(len(jammed), 2) + 1):
             for loops in itertools.combinations(jammed, count):
                 for copies in itertools.product(COPIES[1:], repeat=count):
-                    fits = all(c <= l.likely_size for l, c in zip(loops, copies, strict=True))
+                    fits = all(c <= loop.likely_size for loop, c in zip(loops, copies, strict=True))
                     if fits and own * math.prod(copies) <= registers:
                         yield {axis: own, **dict(zip(loops, copies, strict=True))}
 

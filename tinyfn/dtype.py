@@ -240,7 +240,8 @@ def from_numpy_dtype(dtype: Any) -> DType:
 def wrap_int(value: Any, dtype: DType) -> int:
     """An integer (or float, truncated) wrapped into the range of `dtype`."""
     if isinstance(value, float):
-        in_range = math.isfinite(value) and -(2.0**63) <= value < 2.0**64
+        top = 2.0**64 if dtype.kind == "uint" and dtype.itemsize == 8 else 2.0**63
+        in_range = math.isfinite(value) and -(2.0**63) <= value < top
         value = int(value) if in_range else -(1 << 63)
     bits = dtype.itemsize * 8
     value = int(value) & ((1 << bits) - 1)

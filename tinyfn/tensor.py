@@ -180,6 +180,10 @@ class Tensor(RandomMixin, OpMixin):
     def _symbolic(x: Any) -> bool:
         return isinstance(x, UOp)
 
+    def _from_list(self, values: list[int]) -> Self:
+        wide = max(map(abs, values), default=0) > 2**31 - 1
+        return type(self)(values, dtype=dtypes.int64 if wide else dtypes.int32)
+
     def cast(self, dtype: DType | str) -> Self:
         """The values in another dtype: floats round, float to int truncates, ints wrap."""
         kind = to_dtype(dtype)

@@ -20,6 +20,7 @@ from tinyfn.codegen.loops import Kernel
 from tinyfn.codegen.lower import lower
 from tinyfn.codegen.normalise import normalise
 from tinyfn.codegen.parallel import split_over_threads, units
+from tinyfn.codegen.stage import stage_rows
 from tinyfn.codegen.stream import streamed_slots
 from tinyfn.codegen.tile import choose_copies
 from tinyfn.codegen.vectorize import choose_lanes
@@ -50,7 +51,7 @@ def generate(sink: UOp, target: Target) -> Generated:
     """The source of a kernel graph for a processor."""
     name = kernel_name(sink, target)
     sink = normalise(sink)  # one flat offset an access
-    kernel = lower(divide_loops(sink), name)  # the tree of loops
+    kernel = lower(stage_rows(divide_loops(sink)), name)  # the tree of loops
     plan(kernel, target)  # lanes, copies, units
     program = emit(kernel)  # statements
     extent, step = units(kernel)

@@ -51,12 +51,13 @@ class Access:
         self.writer = values.writer
         self.arithmetic = values.arithmetic
         self.streamed: frozenset[int] = frozenset()
+        self.private: dict[int, dict[UOp, int]] = {}
 
     def load(self, node: UOp, pick: Pick) -> Value:
         """INDEX as a value."""
         condition, offset = gate_of(node)
         memory = memory_of(node)
-        at = self.values.position(offset, pick)
+        at = self.own_copy(memory, self.values.position(offset, pick), pick)
         allowed = self.values.condition(condition, pick)
         lanes = at.lanes or (allowed.lanes if allowed is not None else 0)
         if not lanes or (at.uniform and allowed is None):
@@ -69,6 +70,14 @@ class Access:
         if mask is None or mask.name in self.arithmetic.full:
             return None
         return gate.splat_mask(self.arithmetic, mask, lanes)
+
+    def own_copy(self, memory: UOp, at: Position, pick: Pick) -> Position:
+        """The place in the scratch of this copy, where copies of a loop have one each."""
+        strides = self.private.get(memory.arg.slot)
+        if not strides:
+            return at
+        shift = sum(pick.get(loop, 0) * stride for loop, stride in strides.items())
+        return self.arithmetic.add(at, Position(Sum((), shift)))
 
     def read(self, memory: UOp, lanes: int, op: str, *args: Any) -> Value:
         """A load op: free to move where nothing writes the memory."""
@@ -122,7 +131,7 @@ class Access:
         condition, offset = gate_of(target)
         memory = memory_of(target)
         value = self.stored_value(source, memory, pick)
-        at = self.values.position(offset, pick)
+        at = self.own_copy(memory, self.values.position(offset, pick), pick)
         allowed = self.values.condition(condition, pick)
         lanes = max(at.lanes, value.lanes, allowed.lanes if allowed is not None else 0)
         short, buffer = memory.dtype.short, self.values.names[memory.arg.slot]

@@ -15,6 +15,7 @@ from tinyfn.codegen.ops import SMALL, register_bytes
 from tinyfn.device import Target
 from tinyfn.dtype import dtypes
 from tinyfn.uop import opcodes
+from tinyfn.uop.info import AddrSpace
 from tinyfn.uop.ops import Ops, UOp, toposort
 from tinyfn.uop.simplify import linear_form
 
@@ -29,6 +30,11 @@ FAR = 1024  # elements from one row to the next from which on rows are far apart
 FAR_ROW = 2.0  # what the first access to a far row costs more
 SHARED = 96  # passes over a panel in one unit of work, at most about
 OVERHEAD = 0.5  # a pass of a loop by itself
+
+
+def is_scratch(memory: UOp) -> bool:
+    """Whether memory belongs to one run of a kernel."""
+    return memory.arg.addrspace in (AddrSpace.LOCAL, AddrSpace.REG)
 
 
 @dataclass(eq=False)
@@ -147,17 +153,26 @@ class Profile:
         return [inner for inner, path in self.path.items() if loop in path]
 
     def may_be_lanes(self, loop: Loop) -> bool:
-        """Whether iterations of a loop can be lanes, or copies, of one pass."""
+        """Whether iterations of a loop can be lanes of one pass."""
+        return self.may_be_copies(loop) and not any(self.private_stores(loop))
+
+    def may_be_copies(self, loop: Loop) -> bool:
+        """Whether iterations of a loop can run at once, each with scratch of its own."""
         if loop.ordered or loop.size == 1:
             return False
-        for inner in self.inside(loop):
-            if inner is not loop and loop.range in inner.range.src[0].ranges:
-                return False
-            for group in self.groups[inner].values():
-                for store in group.stores:
-                    if loop.range not in gate_of(store.src[0])[1].ranges:
-                        return False
-        return True
+        if any(loop.range in i.range.src[0].ranges for i in self.inside(loop) if i is not loop):
+            return False
+        return all(is_scratch(memory_of(store.src[0])) for store in self.private_stores(loop))
+
+    def private_stores(self, loop: Loop) -> list[UOp]:
+        """The stores that put the same elements in every iteration of a loop."""
+        return [
+            store
+            for inner in self.inside(loop)
+            for group in self.groups[inner].values()
+            for store in group.stores
+            if loop.range not in gate_of(store.src[0])[1].ranges
+        ]
 
     def has_only_vector_types(self, loop: Loop) -> bool:
         """Whether every op in a loop has a vector form (8-bit floats have none)."""

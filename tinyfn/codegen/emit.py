@@ -7,6 +7,7 @@ What is left over at the end of such a loop is written once more, with fewer cop
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -25,9 +26,11 @@ from tinyfn.codegen.loops import (
     Sum,
     Update,
     Write,
+    leaves_in,
     named,
     number,
 )
+from tinyfn.codegen.normalise import gate_of, memory_of
 from tinyfn.codegen.panels import Panels
 from tinyfn.codegen.values import Values
 from tinyfn.uop.ops import UOp
@@ -38,6 +41,20 @@ Limits = tuple[Expression, Expression]
 def emit(kernel: Kernel) -> Program:
     """The kernel as statements."""
     return Emitter(kernel).run()
+
+
+def private_loops(block: Block, slot: int) -> list[Loop]:
+    """The loops with several copies, each of which needs scratch of its own."""
+    found: list[Loop] = []
+    for item in block.items:
+        if isinstance(item, Loop):
+            found += private_loops(item.body, slot)
+            stores = [i for i in leaves_in(item.body) if isinstance(i, Write)]
+            targets = [s.node.src[0] for s in stores if memory_of(s.node.src[0]).arg.slot == slot]
+            same = any(item.range not in gate_of(t)[1].ranges for t in targets)
+            if item.copies > 1 and not item.lanes and not item.unrolled and same:
+                found.append(item)
+    return list(dict.fromkeys(found))
 
 
 class Emitter:
@@ -75,11 +92,15 @@ class Emitter:
             self.writer.level[bound] = 0
             parameters.append((bound, "i64"))
         for scratch in self.kernel.scratch:
-            size = 1
-            for length in scratch.shape:
-                size *= int(length)
-            name = self.writer.here("row", f"local_{scratch.dtype.short}", number(size))
-            self.names[scratch.arg.slot] = name
+            slot = scratch.arg.slot
+            size = math.prod(int(length) for length in scratch.shape)
+            strides: dict[UOp, int] = {}
+            for loop in private_loops(self.kernel.body, slot):
+                strides[loop.range] = size
+                size *= loop.copies
+            self.values.access.private[slot] = strides
+            op = f"local_{scratch.dtype.short}"
+            self.names[slot] = self.writer.here("row", op, number(size))
         return parameters
 
     # *** threads ***

@@ -21,6 +21,7 @@ LINE = 64  # bytes of a line of the cache
 SHORT = 4  # iterations of loops that are written out completely
 OWN = (1, 2, 3, 4)  # copies of the lane axis
 WIDE = (1, 2, 3, 4, 6, 8, 12, 16)  # where rows are read one after the other, each far from the last
+ROWS = (6, 5, 4, 3, 2)  # rows of a row kernel that share loads
 COPIES = (1, 2, 3, 4, 5, 6, 7, 8)
 WIDTH = 0.004  # what a copy more costs in text, so that copies that gain nothing are not made
 LEFT_OVER = 0.03  # what the code after a loop whose size copies do not divide costs
@@ -47,6 +48,34 @@ def _plan(block: Block, profile: Profile, target: Target) -> None:
             _whole_lines(loop, axis, chain, profile)
         innermost = nest or chain or [loop]
         _plan(innermost[-1].body, profile, target)
+        if chain and len(payload) > 1 and axis is None:
+            _jam_rows(chain[-1], profile, target)
+
+
+def _jam_rows(rows: Loop, profile: Profile, target: Target) -> None:
+    """Where loops inside of rows load the same for all rows, let several rows share the loads."""
+    inner = [loop for loop in profile.inside(rows) if loop is not rows]
+    shared = any(
+        rows.range not in group.ranges and any(n.op is Ops.INDEX for n in group.nodes)
+        for loop in inner
+        if loop.lanes or any(p.lanes for p in profile.path[loop])
+        for group in profile.groups[loop].values()
+        if any(u for g in profile.groups[loop].values() for u in g.updates)
+    )
+    if not shared or not profile.may_be_copies(rows):
+        return
+    copies = {loop: loop.copies for loop in inner}
+    sizes = _sizes(rows, profile)
+    axes = [loop for loop in inner if loop.lanes]
+    for count in ROWS:
+        several = {**copies, rows: count}
+        fits = count <= rows.likely_size and _statements(sizes, several) <= LARGEST
+        for axis in axes:
+            totals, live = Sheet(profile, axis, axis, axis.lanes).registers(several)
+            fits = fits and totals + live + 2 <= target.registers
+        if fits:
+            rows.copies = count
+            return
 
 
 def _whole_lines(top: Loop, axis: Loop, chain: list[Loop], profile: Profile) -> None:

@@ -21,6 +21,7 @@ from tinyfn.uop import spec
 from tinyfn.uop.ops import Ops, UOp, listing, substitute, toposort
 
 Watch = Callable[[str, UOp], None]
+STAGES = {"tensors": spec.TENSOR, "inlined": spec.TENSOR}
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Schedule:
     plan: MemoryPlan
 
 
-_templates: dict[UOp, Template] = {}
+_templates: dict[tuple[UOp, str], Template] = {}
 
 
 def build(root: UOp, watch: Watch) -> Template:
@@ -89,6 +90,9 @@ def _template(root: UOp, listed: list[UOp], results: list[UOp]) -> Template:
     linear = UOp(Ops.LINEAR, src=tuple(listed))
     if SPEC:
         check_linear(linear, given)
+        for call in listed:
+            if call.src[0].op is Ops.SINK:
+                spec.check(call.src[0], spec.KERNEL, "kernel")
     parameters = tuple(
         n
         for n in toposort([root], enter_calls=False)
@@ -106,14 +110,15 @@ def _is_given(node: UOp) -> bool:
 
 def template_of_body(body: UOp) -> Template:
     """The schedule of a precompiled body; every output is memory of its own."""
-    if body not in _templates:
+    key = body, Device.DEFAULT
+    if key not in _templates:
         outputs = tuple(o if is_whole(o) else _stored(o) for o in body.src)
         template = build(UOp(Ops.SINK, src=outputs), _watcher())
         results = tuple(
             r.base if r.op is not Ops.UNSHARD else r.src[0].base for r in template.results
         )
-        _templates[body] = replace(template, results=results)
-    return _templates[body]
+        _templates[key] = replace(template, results=results)
+    return _templates[key]
 
 
 def _stored(output: UOp) -> UOp:
@@ -128,9 +133,10 @@ def create(roots: Sequence[UOp]) -> Schedule:
     sink = UOp(Ops.SINK, src=tuple(roots))
     table, variables = _canonical_names(sink)
     canonical: UOp = substitute([sink], table)[0]
-    template = _templates.get(canonical)
+    key = canonical, Device.DEFAULT
+    template = _templates.get(key)
     if template is None:
-        template = _templates[canonical] = build(canonical, _watcher())
+        template = _templates[key] = build(canonical, _watcher())
     back = {new: old for old, new in table.items() if old.op is not Ops.BIND}
     return _instantiate(template, roots, back, _bound(sink), variables)
 
@@ -172,9 +178,8 @@ def _instantiate(
     internal = {s.memory for s in template.plan.slices}
     for memory in template.temporaries:
         info = memory.arg
-        device = Device.DEFAULT if info.device is None else info.device
         kind = "temporary" if memory in internal else "data"
-        table[memory] = UOp.new_memory(device, info.shape, memory.dtype, kind=kind)
+        table[memory] = UOp.new_memory(info.device, info.shape, memory.dtype, kind=kind)
     called = []
     for call in template.linear.src:
         arguments = substitute(call.src[1:], table)
@@ -184,12 +189,11 @@ def _instantiate(
         Slice(table[s.memory], table[s.memory].arg.device, s.offset, s.nbytes)
         for s in template.plan.slices
     )
-    arenas = tuple((Device.DEFAULT if d is None else d, n) for d, n in template.plan.arenas)
     return Schedule(
         UOp(Ops.LINEAR, src=tuple(called)),
         variables,
         dict(zip(roots, results, strict=True)),
-        MemoryPlan(slices, arenas),
+        MemoryPlan(slices, template.plan.arenas),
     )
 
 
@@ -200,6 +204,6 @@ def _watcher() -> Watch:
         if DEBUG >= 3:
             print(f"*** {stage}\n{listing(graph)}")
         if SPEC:
-            spec.check(graph, spec.TENSOR, stage)
+            spec.check(graph, STAGES.get(stage, spec.PER_SLOT), stage)
 
     return watch

@@ -74,6 +74,8 @@ class Fuser:
         if node.op is Ops.STORE:
             return self._store_into_view(node, lowering)
         place = self.places.temporary(node)
+        if 0 in node.max_shape:
+            return None, []
         lowering.parameter(place)
         index = tuple(lowering.loop(s) for s in node.shape)
         value = (
@@ -86,7 +88,7 @@ class Fuser:
 
     def _store_into_view(self, node: UOp, lowering: Lowering) -> tuple[UOp | None, list[UOp]]:
         view, value = node.src[:2]
-        if value.op is Ops.CONST and value.arg is Invalid:
+        if (value.op is Ops.CONST and value.arg is Invalid) or 0 in view.max_shape:
             return None, []
         index = tuple(lowering.loop(s) for s in view.shape)
         place = self.places.of(strip_views(view))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Container
 from typing import Any
 
 from tinyfn import call as calls
+from tinyfn.device import Device
 from tinyfn.uop import opcodes
 from tinyfn.uop.info import BufferInfo
 from tinyfn.uop.ops import Ops, UOp
@@ -36,7 +37,8 @@ class Places:
 
     def fresh(self, like: UOp) -> UOp:
         """New memory that can hold the node's elements."""
-        info = BufferInfo(TEMPORARY - self.count, like.device, like.max_shape, "temporary")
+        device = Device.DEFAULT if like.device is None else like.device
+        info = BufferInfo(TEMPORARY - self.count, device, like.max_shape, "temporary")
         self.count += 1
         return UOp(Ops.BUFFER, like.dtype, (), info)
 

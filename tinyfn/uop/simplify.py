@@ -30,7 +30,7 @@ def linear_form(node: Node) -> tuple[Terms, int]:
     stack: list[tuple[Node, int]] = [(node, 1)]
     while stack:
         top, factor = stack.pop()
-        if top.op is Ops.CONST:
+        if is_const(top):
             constant += factor * top.arg
         elif top.op is Ops.ADD:
             stack += [(top.src[1], factor), (top.src[0], factor)]
@@ -331,6 +331,8 @@ def where(node: Node) -> Node | None:
     condition, yes, no = node.src
     if is_const(condition):
         return yes if condition.arg else no
+    if node.dtype is dtypes.bool and is_const(yes) and is_const(no) and yes.arg and not no.arg:
+        return condition
     return yes if yes is no else None
 
 

@@ -132,12 +132,17 @@ def _iota(e: Emitter, word: Word) -> Any:
 
 
 def _first(e: Emitter, word: Word, k: Any) -> Any:
-    """Lanes below k: k is clamped to 32 bits, which compare faster."""
+    """Lanes below k: k is clamped to 32 bits, which compare faster.
+
+    An empty piece of assembly hides the value of k: LLVM 22 turns the masked store of a truncated
+    vector under a mask that is known to have one lane into a store that is too wide.
+    """
     low = e.b.select(e.b.icmp_signed("<", k, ir.Constant(I64, 0)), ir.Constant(I64, 0), k)
     top = ir.Constant(I64, word.lanes)
     held = e.b.trunc(e.b.select(e.b.icmp_signed("<", low, top), low, top), I32)
+    hidden = e.b.asm(ir.FunctionType(I32, [I32]), "", "=r,0", [held], side_effect=False)
     numbers = lane_numbers(I32, word.lanes)
-    return e.b.icmp_signed("<", numbers, e.splat(held))
+    return e.b.icmp_signed("<", numbers, e.splat(hidden))
 
 
 def _lanes_from(start: int, count: int) -> Any:

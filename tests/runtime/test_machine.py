@@ -19,7 +19,7 @@ def test_the_target_describes_this_machine():
     assert target.name == os.environ.get("TINYFN_CPU", "host")
     assert (target.vector_bytes, target.registers) in {(64, 32), (32, 16), (16, 16), (16, 32)}
     assert 1 << 12 <= target.l1_bytes <= target.l2_bytes <= target.l3_bytes
-    assert 1 <= target.threads
+    assert target.threads >= 1
     assert hash(target) == hash(Device["CPU:1"].target)
     with pytest.raises(dataclasses.FrozenInstanceError):
         target.threads = 3

@@ -1,4 +1,4 @@
-"""The pool: every unit runs once, whatever the threads do; it sleeps, forks, fails and ends well."""
+"""The pool: every unit runs once, statuses raise, helpers sleep, forks and threads are safe."""
 
 import multiprocessing
 import os

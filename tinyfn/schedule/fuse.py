@@ -59,6 +59,7 @@ class Fuser:
             if store is None:
                 return []
             more = self._badly_placed(node, lowering, ranges)
+            more |= self._read_elsewhere(node, store, lowering)
             if more:
                 self.cuts |= more
                 continue
@@ -95,13 +96,6 @@ class Fuser:
         lowering.parameter(place)
         target = self._target(view, index, lowering)
         stored = lowering.value(value, index if value.shape else ())
-        clash = any(
-            self.places.of(read) is place and element is not target
-            for read, element in lowering.loads
-        )
-        if clash and value not in self.cuts:
-            self.cuts.add(value)
-            return self._store_into_view(node, Lowering(self.cuts, self.places))
         return target.store(stored), [r for r in index if r is not ZERO]
 
     def _target(self, view: UOp, index: tuple[UOp, ...], lowering: Lowering) -> UOp:
@@ -114,6 +108,17 @@ class Fuser:
         return lowering.element(self.places.of(node), at, valid)
 
     # *** what comes out badly ***
+
+    def _read_elsewhere(self, node: UOp, store: UOp, lowering: Lowering) -> set[UOp]:
+        """The value of a STORE that reads the memory it writes at other elements: stored first."""
+        if node.op is not Ops.STORE or node.src[1] in self.cuts:
+            return set()
+        place = self.places.of(strip_views(node.src[0]))
+        clash = any(
+            self.places.of(read) is place and element is not store.src[0]
+            for read, element in lowering.loads
+        )
+        return {node.src[1]} if clash else set()
 
     def _badly_placed(self, root: UOp, lowering: Lowering, ranges: list[UOp]) -> set[UOp]:
         """Reductions that would be computed more than once an element, or block one another."""

@@ -39,7 +39,12 @@ class Compiler(Protocol):
 
 
 class Program(Protocol):
-    """A loaded binary; called with addresses and ints in the order of its parameters."""
+    """A loaded binary; called with addresses and ints in the order of its parameters.
+
+    A kernel (`is_kernel`) takes two more, lo and hi: the units of its work to do.
+    """
+
+    is_kernel: bool
 
     def __call__(self, *arguments: int) -> None:
         """Run the program."""

@@ -15,7 +15,7 @@ from tinyfn.codegen import cache
 from tinyfn.device import Buffer, Device
 from tinyfn.dtype import dtypes
 from tinyfn.errors import ScheduleError
-from tinyfn.helpers import DEBUG, NATIVE, GlobalCounters
+from tinyfn.helpers import DEBUG, NATIVE, GlobalCounters, prod
 from tinyfn.runtime import copy
 from tinyfn.schedule.memory import MemoryPlan
 from tinyfn.uop.ops import Ops, UOp
@@ -69,6 +69,9 @@ def run(
     steps = prepare(linear.src)
     for step in steps:
         launch(step, variables, count)
+    if DEBUG >= 1 and steps:
+        kernels = sum(step.count for step in steps if step.program is not None)
+        print(f"ran {len(steps)} calls, {kernels} kernels on all slots")
 
 
 def place_temporaries(plan: MemoryPlan) -> None:
@@ -221,14 +224,16 @@ def _binary_of(body: UOp) -> bytes:
 
 
 def _program_on(call: UOp, memory: list[tuple[Buffer, ...]]) -> Step:
-    info, binary = call.src[0].arg, _binary_of(call.src[0])
+    info = call.src[0].arg
+    program = Device[Device.DEFAULT].load(info.name, _binary_of(call.src[0]))
+    units = [0, int(prod(info.global_size))] if program.is_kernel else []
     slots = _slots_of(call, call.src[1:])
 
     def start(variables: dict[str, int]) -> None:
         values = [variables[getattr(v, "arg", v).name] for v in info.vars]
         for number, _ in enumerate(slots):
             parts = [part(m, number).ensure() for m in memory]
-            Device[Device.DEFAULT].run_binary(binary, info.name, parts, values)
+            program(*(b.address for b in parts), *values, *units)
 
     return Step(call, start, memory, None, len(slots), slots=slots)
 

@@ -31,11 +31,11 @@ class Program:
     """
 
     def __init__(self, name: str, function: Any, is_kernel: bool, keep: Any) -> None:
-        self.name, self._function, self._is_kernel, self._keep = name, function, is_kernel, keep
+        self.name, self._function, self.is_kernel, self._keep = name, function, is_kernel, keep
 
     def __call__(self, *arguments: int) -> None:
         """Run the program on this thread."""
-        if not self._is_kernel:
+        if not self.is_kernel:
             self._function(*map(PLAIN, arguments))
             return
         words = array("q", arguments[:-2])

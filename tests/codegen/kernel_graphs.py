@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import numpy as np
 
 from tinyfn.codegen import Generated, generate
+from tinyfn.codegen.cache import fetch
 from tinyfn.codegen.simd import plain_function
 from tinyfn.device import Target
 from tinyfn.dtype import Invalid, dtypes, storage_dtype
@@ -190,6 +192,20 @@ def symbolic_rows(most: int) -> UOp:
     return kernel(at(c, i * n + j).store(value).end(i, j), name="symbolic")
 
 
+def attention_rows(batch: int, rows: int, depth: int, width: int) -> UOp:
+    """softmax(x) @ v, a row at a time."""
+    x, v = memory(1, batch * rows * depth), memory(2, batch * depth * width)
+    out = memory(0, batch * rows * width)
+    g, i, j = (UOp.range(s, n, LOOP) for n, s in enumerate((batch, rows, width)))
+    k, again = UOp.range(depth, 3, REDUCE), UOp.range(depth, 4, REDUCE)
+    row = (g * rows + i) * depth
+    top = at(x, row + k).reduce(k, arg=Ops.MAX)
+    total = exp(at(x, row + k) - top).reduce(k)
+    share = exp(at(x, row + again) - top) / total
+    value = (share * at(v, (g * depth + again) * width + j)).reduce(again)
+    return kernel(at(out, (g * rows + i) * width + j).store(value).end(g, i, j), name="attention")
+
+
 # *** comparison ***
 
 
@@ -220,10 +236,45 @@ def run(
     """Run generated source as plain Python, its units in several chunks."""
     function = plain_function(made.source)
     arguments = [arrays[s] for s in made.buffers] + [variables[v] for v in made.variables]
+    for low, high in pieces(made, variables, chunks):
+        function(*arguments, low, high)
+
+
+def pieces(made: Generated, variables: dict[str, int], chunks: int) -> list[tuple[int, int]]:
+    """The units of a kernel in about so many pieces."""
     extent = made.extent if isinstance(made.extent, int) else made.extent.sym_infer(variables)
     size = -(-max(1, -(-extent // chunks)) // made.step) * made.step
-    for low in range(0, extent, size):
-        function(*arguments, low, min(low + size, extent))
+    return [(low, min(low + size, extent)) for low in range(0, extent, size)]
+
+
+def run_native(
+    made: Generated, arrays: dict[int, Any], variables: dict[str, int], chunks: int = 1
+) -> None:
+    """Run the compiled kernel, on copies that end where the memory after them is watched."""
+    (program,) = fetch([made.source])
+    watched = [aligned(arrays[slot]) for slot in made.buffers]
+    values = [view.ctypes.data for view, _ in watched]
+    values += [variables[name] for name in made.variables]
+    block = (ctypes.c_int64 * (len(values) + 1))(*values)
+    call = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    function = call(program.address)
+    for low, high in pieces(made, variables, chunks):
+        assert function(ctypes.addressof(block), low, high) == 0
+    for slot, (view, after) in zip(made.buffers, watched, strict=True):
+        arrays[slot][:] = view
+        assert (after == GUARD).all(), f"{made.name} wrote past the end of its memory"
+
+
+GUARD = 0xA5
+
+
+def aligned(array: Any) -> tuple[Any, Any]:
+    """A copy of an array on a line of the cache, and the bytes after it."""
+    raw = np.full(array.nbytes + 256, GUARD, np.uint8)
+    start = -raw.ctypes.data % 64
+    view = raw[start : start + array.nbytes].view(array.dtype)
+    view[:] = array
+    return view, raw[start + array.nbytes :]
 
 
 TOLERANCE = {8: 1e-9, 4: 1e-5, 2: 1e-2, 1: 0.15}
@@ -244,6 +295,7 @@ def check(
     targets: tuple[str, ...] = tuple(TARGETS),
     chunks: tuple[int, ...] = (1, 3),
     seed: int = 0,
+    execute: Any = run,
 ) -> None:
     """Generated code does what the oracle does, for every target and split."""
     known = variables or {}
@@ -254,7 +306,7 @@ def check(
         made = generate(sink, TARGETS[name])
         for count in chunks:
             got = {slot: a.copy() for slot, a in arrays.items()}
-            run(made, got, known, count)
+            execute(made, got, known, count)
             for slot, param in params.items():
                 compare(from_storage(got[slot], param.dtype), want[slot], param.dtype, made.source)
 

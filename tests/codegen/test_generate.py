@@ -76,6 +76,16 @@ def test_reductions_of_bools(op: Ops) -> None:
     check(graphs.row_reduce(4, 70, op, dtypes.bool))
 
 
+def test_attention_rows() -> None:
+    """Costly factors are kept in rows, several rows share the loads of the other factor."""
+    check(graphs.attention_rows(2, 5, 7, 9))
+    check(graphs.attention_rows(1, 8, 17, 20))
+    source = generate(graphs.attention_rows(2, 64, 64, 64), graphs.target()).source
+    assert "row0 = local_f32(256)" in source
+    assert "vexp_f32x16" in source
+    assert " exp_f32" not in source
+
+
 def test_columns_and_totals() -> None:
     check(graphs.column_reduce(7, 50))
     check(graphs.column_reduce(3, 100, Ops.MAX))

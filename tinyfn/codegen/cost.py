@@ -154,7 +154,7 @@ class Profile:
 
     def may_be_lanes(self, loop: Loop) -> bool:
         """Whether iterations of a loop can be lanes of one pass."""
-        return self.may_be_copies(loop) and not any(self.private_stores(loop))
+        return self.may_be_copies(loop) and not self.private_stores(loop)
 
     def may_be_copies(self, loop: Loop) -> bool:
         """Whether iterations of a loop can run at once, each with scratch of its own."""
@@ -292,6 +292,10 @@ class Line:
     updates: list[frozenset[UOp]]
     own: bool
 
+    def times(self, ranges: frozenset[UOp], copies: dict[Loop, int]) -> int:
+        """How many copies there are of what depends on these ranges."""
+        return math.prod(copies.get(loop, 1) for loop in self.loops if loop.range in ranges)
+
 
 class Sheet:
     """What all plans with one vector axis have in common, so that many are compared quickly."""
@@ -331,7 +335,7 @@ class Sheet:
                 runs *= count if depends else -(-count // copies.get(loop, 1))
             price = line.price
             for own in line.updates:
-                totals = math.prod(c for loop, c in copies.items() if loop.range in own)
+                totals = line.times(own, copies)
                 price += max(1.0, LATENCY / totals)
             total += runs * price
         return total
@@ -341,7 +345,7 @@ class Sheet:
         totals = live = 0
         for line in self.lines:
             for own in line.updates:
-                totals += math.prod(c for loop, c in copies.items() if loop.range in own)
+                totals += line.times(own, copies)
             if line.own:
                 pairs = zip(line.loops, line.depends, strict=True)
                 live += math.prod(copies.get(loop, 1) for loop, depends in pairs if depends)

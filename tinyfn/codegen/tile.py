@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from tinyfn.codegen.cost import Profile, Sheet
 from tinyfn.codegen.loops import Block, Kernel, Loop, chain_of
 from tinyfn.device import Target
-from tinyfn.uop.ops import Ops, UOp
+from tinyfn.uop.ops import Ops
+
+Text = tuple[list[Loop], int]  # statements that depend on these loops
 
 LARGEST = 400  # statements in one pass of a tile
 LINE = 64  # bytes of a line of the cache
@@ -55,27 +57,37 @@ def _plan(block: Block, profile: Profile, target: Target) -> None:
 def _jam_rows(rows: Loop, profile: Profile, target: Target) -> None:
     """Where loops inside of rows load the same for all rows, let several rows share the loads."""
     inner = [loop for loop in profile.inside(rows) if loop is not rows]
-    shared = any(
-        rows.range not in group.ranges and any(n.op is Ops.INDEX for n in group.nodes)
+    sharing = {
+        axis
         for loop in inner
-        if loop.lanes or any(p.lanes for p in profile.path[loop])
-        for group in profile.groups[loop].values()
-        if any(u for g in profile.groups[loop].values() for u in g.updates)
-    )
-    if not shared or not profile.may_be_copies(rows):
+        for axis in profile.path[loop]
+        if axis.lanes and axis is not rows and _same_for(rows, loop, profile)
+    }
+    if not sharing or not profile.may_be_copies(rows):
         return
-    copies = {loop: loop.copies for loop in inner}
+    copies = {loop: loop.copies if loop in sharing else 1 for loop in inner}
     sizes = _sizes(rows, profile)
-    axes = [loop for loop in inner if loop.lanes]
-    for count in ROWS:
-        several = {**copies, rows: count}
-        fits = count <= rows.likely_size and _statements(sizes, several) <= LARGEST
-        for axis in axes:
-            totals, live = Sheet(profile, axis, axis, axis.lanes).registers(several)
-            fits = fits and totals + live + 2 <= target.registers
-        if fits:
+    counts = [c for c in ROWS if rows.likely_size % c == 0] or [c for c in ROWS if c <= 4]
+    for count in counts:
+        fits = _statements(sizes, {**copies, rows: count}) <= LARGEST // 2
+        for axis in (loop for loop in inner if loop.lanes):
+            totals, live = Sheet(profile, axis, axis, axis.lanes).registers(copies)
+            fits = fits and totals * count + live + 2 <= target.registers
+        if fits and count <= rows.likely_size:
             rows.copies = count
+            for loop, own in copies.items():
+                loop.copies = own
             return
+
+
+def _same_for(rows: Loop, loop: Loop, profile: Profile) -> bool:
+    """Whether a loop adds up products with loads that are the same for all rows."""
+    groups = profile.groups[loop].values()
+    loads = any(
+        rows.range not in group.ranges and any(n.op is Ops.INDEX for n in group.nodes)
+        for group in groups
+    )
+    return loads and any(group.updates for group in groups)
 
 
 def _whole_lines(top: Loop, axis: Loop, chain: list[Loop], profile: Profile) -> None:
@@ -101,10 +113,13 @@ def _at_most(top: Loop, loop: Loop, wanted: int, profile: Profile) -> int:
     return wanted
 
 
-def _sizes(top: Loop, profile: Profile) -> list[tuple[frozenset[UOp], int]]:
+def _sizes(top: Loop, profile: Profile) -> list[Text]:
     """How many statements depend on which loops."""
     return [
-        (group.ranges, len(group.nodes) + len(group.updates) + len(group.stores))
+        (
+            [p for p in profile.path[loop] if p.range in group.ranges],
+            len(group.nodes) + len(group.updates) + len(group.stores),
+        )
         for loop in profile.inside(top)
         for group in profile.groups[loop].values()
     ]
@@ -150,9 +165,7 @@ def _search(top: Loop, axis: Loop, chain: list[Loop], profile: Profile, target: 
     _unroll(top, sizes, best, profile)
 
 
-def _unroll(
-    top: Loop, sizes: list[tuple[frozenset[UOp], int]], copies: dict[Loop, int], profile: Profile
-) -> None:
+def _unroll(top: Loop, sizes: list[Text], copies: dict[Loop, int], profile: Profile) -> None:
     """Write short innermost loops out: what depends on their counters becomes constant."""
     for loop in profile.inside(top):
         short = loop.size is not None and loop.size <= SHORT and not loop.lanes
@@ -196,9 +209,6 @@ def _candidates(
                         yield {axis: own, **dict(zip(loops, copies, strict=True))}
 
 
-def _statements(sizes: list[tuple[frozenset[UOp], int]], copies: dict[Loop, int]) -> int:
+def _statements(sizes: list[Text], copies: dict[Loop, int]) -> int:
     """How many statements one pass has."""
-    return sum(
-        count * math.prod(c for loop, c in copies.items() if loop.range in ranges)
-        for ranges, count in sizes
-    )
+    return sum(count * math.prod(copies.get(loop, 1) for loop in loops) for loops, count in sizes)

@@ -148,7 +148,7 @@ def main(given: Sequence[str] | None = None) -> float:
         loss = trainer.learn(images[chosen], labels[chosen])
         if number % epoch == 0 or number == steps:
             accuracy = trainer.test(*test)
-        bar.set_postfix_str(f"loss {loss:.4f}, test accuracy {accuracy:.1%}")
+        bar.set_postfix_str(f"loss {loss:.4f}, test accuracy {accuracy:.1%}", refresh=False)
     seconds = time.perf_counter() - started
     print(f"{accuracy:.2%} of the test images right after {steps} steps, {seconds:.1f} s")
     if options.plot:

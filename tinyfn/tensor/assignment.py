@@ -1,0 +1,149 @@
+"""Writing into the memory of a tensor: whole, through views, at indices, in place."""
+
+from __future__ import annotations
+
+from typing import Any, Self, cast
+
+from tinyfn import live
+from tinyfn.device import Device
+from tinyfn.dtype import dtypes
+from tinyfn.errors import ArgumentError, DTypeError, ShapeError
+from tinyfn.helpers import prod
+from tinyfn.tensor.base import Handle
+from tinyfn.tensor.creation import Creation
+from tinyfn.uop.node import same_shape
+from tinyfn.uop.ops import Ops, UOp
+
+
+class Assignment(Creation):
+    """assign, item assignment, and the in-place operators."""
+
+    __slots__ = ()
+
+    def replace(self, x: Handle) -> Self:
+        """Make this tensor a handle on the other's value."""
+        if not same_shape(self.shape, x.shape):
+            raise ShapeError(f"expected a tensor of shape {self.shape}, got {x.shape}")
+        self.uop = x.uop
+        return self
+
+    def assign(self, x: Any) -> Self:
+        """Write values into this tensor's memory; views of that memory see them.
+
+        Raises:
+            ShapeError, DTypeError: the values do not fit.
+        """
+        value = self._assigned_value(x)
+        target = self.uop
+        if value is target:
+            return self
+        memory = target.base
+        if memory.op not in (Ops.BUFFER, Ops.AFTER):
+            self.uop = value.contiguous() if value.base.op is Ops.BUFFER else value
+            return self
+        changed = memory.after(target.store(value))
+        live.rebase(memory, changed)
+        return self
+
+    def _assigned_value(self, x: Any) -> UOp:
+        other = x if isinstance(x, Handle) else type(self)(x, dtype=self.dtype)
+        if other.dtype is not self.dtype:
+            raise DTypeError(
+                f"expected values of {self.dtype} to assign, got {other.dtype}; cast them first"
+            )
+        node = other.uop
+        if not same_shape(other.shape, self.shape):
+            node = other._broadcast_to(self.shape).uop
+        if isinstance(self.uop.device, tuple) and node.device != self.uop.device:
+            return node.shard(self.uop.device, self.uop.axis)
+        if node.device not in (None, self.uop.device) and self.uop.device is not None:
+            raise ArgumentError(
+                f"expected values on {self.device} to assign, got {other.device}; use .to(device)"
+            )
+        return node
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if self.uop.base.op not in (Ops.BUFFER, Ops.AFTER):
+            self._give_memory()
+        kind = self.dtype
+        given = value.cast(kind) if isinstance(value, Handle) else type(self)(value, dtype=kind)
+        if self._is_basic_index(index):
+            view = self.view_of(index)
+            if view.uop is not self.uop or isinstance(value, Handle):
+                view.assign(_fit(given, view))
+            else:
+                view.assign(given)
+            return
+        self._store_at(index, given)
+
+    def _give_memory(self) -> None:
+        """Put the value into memory of its own, to be written in place."""
+        node = self.uop
+        where = Device.DEFAULT if node.device is None else node.device
+        memory: UOp = UOp.new_memory(where, node.shard_shape, node.dtype, kind="scratch")
+        seen = memory if node.axis is None else memory.unshard(node.axis)
+        stored = memory.after(seen.store(node))
+        self.uop = stored if node.axis is None else stored.unshard(node.axis)
+
+    def _store_at(self, index: Any, value: Handle) -> None:
+        """Write values at the places an index with tensors selects; the last of equals wins."""
+        places = type(self).arange(prod(self.shape)).cast(dtypes.int64).reshape(self.shape)[index]
+        flat = places.reshape(-1).contiguous()
+        values = _fit(value, places).reshape(-1).contiguous()
+
+        def store_each(memory: UOp, where: UOp, what: UOp) -> UOp:
+            i = UOp.range(where.shape[0], 0)
+            return memory.flatten()[where[i].cast(dtypes.weakint)].store(what[i]).end(i).sink()
+
+        target = self if self.uop.base is self.uop else self.contiguous()
+        written = cast(Any, type(self)).custom_kernel(target, flat, values, fxn=store_each)[0]
+        if target is self:
+            live.rebase(self.uop, written.uop)
+        else:
+            self.assign(written)
+
+    def __iadd__(self, x: Any) -> Self:
+        return self.assign(self + x)
+
+    def __isub__(self, x: Any) -> Self:
+        return self.assign(self - x)
+
+    def __imul__(self, x: Any) -> Self:
+        return self.assign(self * x)
+
+    def __itruediv__(self, x: Any) -> Self:
+        return self.assign(self / x)
+
+    def __ifloordiv__(self, x: Any) -> Self:
+        return self.assign(self // x)
+
+    def __imod__(self, x: Any) -> Self:
+        return self.assign(self % x)
+
+    def __ipow__(self, x: Any) -> Self:
+        return self.assign(self**x)
+
+    def __imatmul__(self, x: Any) -> Self:  # type: ignore[misc]
+        return self.assign(self @ x)
+
+    def __iand__(self, x: Any) -> Self:
+        return self.assign(self & x)
+
+    def __ior__(self, x: Any) -> Self:
+        return self.assign(self | x)
+
+    def __ixor__(self, x: Any) -> Self:
+        return self.assign(self ^ x)
+
+    def __ilshift__(self, x: Any) -> Self:
+        return self.assign(self << x)
+
+    def __irshift__(self, x: Any) -> Self:
+        return self.assign(self >> x)
+
+
+def _fit(value: Handle, view: Handle) -> Handle:
+    """A value in the shape of the place it goes to; leading axes of size 1 are dropped."""
+    while value.ndim > view.ndim and value.shape[0] == 1:
+        value = value.reshape(value.shape[1:])
+    return value if same_shape(value.shape, view.shape) else value._broadcast_to(view.shape)

@@ -1,0 +1,133 @@
+"""The handle on a node: facts about the value, and what the operator vocabulary asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self, cast
+
+from tinyfn import live
+from tinyfn.device import Device
+from tinyfn.dtype import DType, dtypes, to_dtype
+from tinyfn.mixin import OpMixin
+from tinyfn.random import RandomMixin
+from tinyfn.tensor.data import node_from
+from tinyfn.uop.ops import UOp
+
+
+class Handle(RandomMixin, OpMixin):
+    """What every tensor is: a node of the graph, with the facts about it and the vocabulary."""
+
+    __slots__ = ("__weakref__", "_grad", "_stale", "uop")
+    uop: UOp
+    _grad: Any
+    _stale: bool
+
+    def __init__(
+        self,
+        data: Any = None,
+        device: str | tuple[str, ...] | None = None,
+        dtype: DType | str | None = None,
+    ) -> None:
+        kind = None if dtype is None else to_dtype(dtype)
+        self._grad = None
+        self._stale = False
+        self.uop = node_from(data, Device.canonicalize(device), kind)
+        live.register(self)
+
+    # *** facts ***
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """The size of every axis (an int, or a symbolic size)."""
+        return cast(tuple[Any, ...], self.uop.shape)
+
+    @property
+    def dtype(self) -> DType:
+        """The type of the elements."""
+        return self.uop.dtype
+
+    @property
+    def device(self) -> Any:
+        """Where it lives; a tuple where it is spread over several slots."""
+        device = self.uop.device
+        return Device.DEFAULT if device is None else device
+
+    def __repr__(self) -> str:
+        return f"<Tensor {self.shape} {self.dtype} on {self.device}>"
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a tensor of no axes has no length; use item() for its value")
+        return int(self.shape[0])
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            f"the truth value of a tensor of shape {self.shape} is not defined; "
+            "use .item(), .any().item() or .all().item()"
+        )
+
+    # *** what the operator vocabulary asks for ***
+
+    @classmethod
+    def _of(cls, node: UOp) -> Self:
+        tensor = cls.__new__(cls)
+        tensor._grad = None
+        tensor._stale = False
+        tensor.uop = node
+        live.register(tensor)
+        return tensor
+
+    def _alu(self, name: str, *others: Any) -> Self:
+        return self._of(self.uop._alu(name, *(o.uop for o in others)))
+
+    def _move(self, name: str, arg: Sequence[Any]) -> Self:
+        node = self.uop._move(name, arg)
+        return self if node is self.uop else self._of(node)
+
+    def _reduce(self, name: str, axes: tuple[int, ...]) -> Self:
+        return self._of(self.uop._reduce(name, axes))
+
+    def _constant(self, value: Any, dtype: DType) -> Self:
+        return self._of(UOp.const(value, dtype))
+
+    @classmethod
+    def _iota(cls, n: Any, dtype: DType, device: Any = None) -> Self:
+        return cls._of(UOp._iota(n, dtype))
+
+    def _gather(self, index: Any, axis: int) -> Self:
+        return self._of(self.uop._gather(index.uop, axis))
+
+    def _scatter_add(self, index: Any, values: Any, axis: int) -> Self:
+        return self._of(self.uop._scatter_add(index.uop, values.uop, axis))
+
+    @staticmethod
+    def _symbolic(x: Any) -> bool:
+        return isinstance(x, UOp)
+
+    def _from_list(self, values: list[int]) -> Self:
+        wide = max(map(abs, values), default=0) > 2**31 - 1
+        return type(self)(values, dtype=dtypes.int64 if wide else dtypes.int32)
+
+    def cast(self, dtype: DType | str) -> Self:
+        """The values in another dtype: floats round, float to int truncates, ints wrap."""
+        kind = to_dtype(dtype)
+        return self if kind is self.dtype else self._of(self.uop.cast(kind))
+
+    def bitcast(self, dtype: DType | str) -> Self:
+        """The same bits as another dtype of the same width."""
+        return self._of(self.uop.bitcast(to_dtype(dtype)))
+
+    def contiguous(self, **kwargs: Any) -> Self:
+        """The values stored row-major (itself where they are)."""
+        return self._of(self.uop.contiguous())
+
+    def contiguous_backward(self) -> Self:
+        """The same values; the gradient is stored before it goes on."""
+        return self._of(self.uop.contiguous_backward())
+
+    def detach(self) -> Self:
+        """The same values with no gradient."""
+        return self._of(self.uop.detach())

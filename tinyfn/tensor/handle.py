@@ -1,0 +1,222 @@
+"""Tensor: values in and out, realisation, custom kernels and gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ContextDecorator
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from tinyfn import live
+from tinyfn.call import refuse_while_capturing
+from tinyfn.dtype import decode_small
+from tinyfn.errors import ArgumentError, DTypeError, GradientError, ShapeError
+from tinyfn.gradient import compute_gradient
+from tinyfn.helpers import prod
+from tinyfn.tensor.data import (
+    SMALL_FLOATS,
+    host_array,
+    size_value,
+    stored_whole,
+    views_of,
+)
+from tinyfn.tensor.placement import Placement
+from tinyfn.uop.info import CallInfo
+from tinyfn.uop.node import same_shape
+from tinyfn.uop.ops import Ops, UOp, toposort
+
+
+class Tensor(Placement):
+    """A lazy n-dimensional array.
+
+    Args:
+        data: a Python number, nested lists of numbers, a numpy array, bytes, or a graph node.
+            Arrays are copied, so that later changes on either side do not show on the other.
+        device: where it lives ("CPU", "CPU:1", ...); the default device where None. A tuple of
+            devices puts a copy on each.
+        dtype: the type of the elements; that of the data where None.
+
+    Raises:
+        ShapeError: nested lists of different lengths.
+        DTypeError: data or a dtype that tinyfn has no type for.
+    """
+
+    __slots__ = ()
+    training: ClassVar[bool] = False
+    _grad: Tensor | None
+
+    class train(ContextDecorator):  # noqa: N801 (used as Tensor.train())
+        """Set `Tensor.training` for a block: dropout and batch norm behave as in training."""
+
+        def __init__(self, mode: bool = True) -> None:
+            self.mode = mode
+
+        def __enter__(self) -> None:
+            self.before, Tensor.training = Tensor.training, self.mode
+
+        def __exit__(self, *exc: object) -> None:
+            Tensor.training = self.before
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient that `backward` has accumulated, or None.
+
+        Raises:
+            GradientError: it was still to be computed when what it depends on was overwritten.
+        """
+        if self._stale:
+            raise GradientError(
+                "this gradient had not been computed when the tensors it depends on were "
+                "overwritten (by an optimizer's step?); call .grad.realize() before that"
+            )
+        return self._grad
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None and not same_shape(value.shape, self.shape):
+            raise ShapeError(f"expected a gradient of shape {self.shape}, got {value.shape}")
+        self._grad, self._stale = value, False
+
+    def drop_gradient(self) -> None:
+        """Forget a gradient that cannot be computed any more; reading it is an error."""
+        self._grad, self._stale = None, True
+
+    # *** values out ***
+
+    def numpy(self) -> Any:
+        """The values as a numpy array of their own (bfloat16 and fp8 as float32)."""
+        if not all(isinstance(s, int) for s in self.shape):
+            return self._of(self._bound_to_values())._numpy_of_memory()
+        return self._numpy_of_memory()
+
+    def _bound_to_values(self) -> UOp:
+        return self.uop
+
+    def _numpy_of_memory(self) -> Any:
+        refuse_while_capturing("numpy()")
+        stored = self._of(stored_whole(self.uop)).realize()
+        stored = self._of(stored_whole(stored.uop)).realize()
+        sizes = tuple(size_value(s) for s in self.shape)
+        array = host_array(stored.uop)
+        cut = tuple(slice(0, n) for n in sizes)
+        values = np.array(array[cut], copy=True).reshape(sizes)
+        if self.dtype in SMALL_FLOATS:
+            return decode_small(values, self.dtype)
+        return values
+
+    def data(self) -> memoryview:
+        """The values as a memoryview that shares the tensor's memory."""
+        refuse_while_capturing("data()")
+        if self.dtype in SMALL_FLOATS:
+            raise DTypeError(f"{self.dtype} has no Python format; cast the tensor to float32 first")
+        stored = self.contiguous().realize()
+        if stored.uop.device == self.uop.device and not isinstance(stored.uop.device, tuple):
+            return memoryview(host_array(stored.uop))
+        return memoryview(self.numpy())
+
+    def item(self) -> Any:
+        """The only value as a Python number."""
+        if self.numel() != 1:
+            raise ShapeError(f"expected a tensor of one element, got shape {self.shape}")
+        return self.numpy().reshape(()).item()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def tolist(self) -> Any:
+        """The values as nested lists of Python numbers."""
+        return self.numpy().tolist()
+
+    def realize(self, *lst: Tensor, do_update_stats: bool = True) -> Self:
+        """Compute this tensor and the others together; returns this one."""
+        refuse_while_capturing("realize()")
+        every: list[Tensor] = [self, *lst]
+        live.realize([t.uop for t in every], count=do_update_stats)
+        return self
+
+    def linear_with_vars(self, *lst: Tensor) -> tuple[UOp, dict[str, int]]:
+        """What realising would run: a LINEAR of calls and the values of the variables.
+
+        Nothing is compiled or computed, and the tensors stay lazy.
+        """
+        every: list[Tensor] = [self, *lst]
+        planned = live.plan([t.uop for t in every]).schedule
+        return planned.linear, dict(planned.variables)
+
+    # *** calls and gradients ***
+
+    def custom_kernel(
+        self, *lst: Tensor, fxn: Callable[..., UOp], grad_fxn: Callable[..., Any] | None = None
+    ) -> list[Tensor]:
+        """Run a kernel written on graph nodes over these tensors; returns them after it ran.
+
+        Args:
+            fxn: called with one placeholder a tensor; returns a SINK of stores, or a PROGRAM.
+            grad_fxn: called with the gradients of the outputs that have one and `call=`; returns
+                a gradient (or None) for each tensor.
+        """
+        nodes = [_kernel_memory(t.uop) for t in (self, *lst)]
+        body = fxn(*(n.placeholder_like(i) for i, n in enumerate(nodes)))
+        if body.op not in (Ops.SINK, Ops.PROGRAM):
+            raise ArgumentError(f"expected the kernel to return a SINK or a PROGRAM, got {body!r}")
+        name = getattr(body.arg, "name", None) or fxn.__name__
+        call = UOp(Ops.CALL, src=(body, *nodes), arg=CallInfo(name, grad_fxn))
+        return [self._of(node.after(call)) for node in nodes]
+
+    def gradient(self, *targets: Tensor, gradient: Tensor | None = None) -> list[Tensor]:
+        """The gradients of this tensor with respect to the targets.
+
+        Args:
+            gradient: the gradient of this tensor; 1 where None (which needs a single element).
+
+        Raises:
+            GradientError: this tensor does not depend on a target.
+        """
+        found = compute_gradient(self.uop, self._root_gradient(gradient), [t.uop for t in targets])
+        missing = [i for i, t in enumerate(targets) if t.uop not in found]
+        if missing:
+            raise GradientError(f"the tensor does not depend on target number {missing[0]}")
+        return [self._of(found[t.uop]) for t in targets]
+
+    def backward(self, gradient: Tensor | None = None) -> Self:
+        """Add the gradients of this tensor to `.grad` of every live float tensor it depends on."""
+        below = set(toposort([self.uop], enter_calls=False))
+        holders = [t for t in live.tensors() if t.uop in below and t.dtype.kind == "float"]
+        root = self._root_gradient(gradient)
+        found = compute_gradient(self.uop, root, [t.uop for t in holders])
+        for tensor in holders:
+            part = found.get(tensor.uop)
+            if part is None:
+                continue
+            new = self._of(part)
+            tensor.grad = new if tensor._grad is None else tensor._grad + new
+        return self
+
+    def _root_gradient(self, gradient: Tensor | None) -> UOp:
+        if self.dtype.kind != "float":
+            raise GradientError(
+                f"expected a float tensor to take the gradient of, got {self.dtype}"
+            )
+        if gradient is not None:
+            if not same_shape(gradient.shape, self.shape):
+                raise ShapeError(f"expected a gradient of shape {self.shape}, got {gradient.shape}")
+            return gradient.cast(self.dtype).uop
+        if self.shape and prod(self.shape) != 1:
+            raise GradientError(
+                f"a tensor of shape {self.shape} needs gradient=; only a single element has 1"
+            )
+        one = UOp.const(1.0, self.dtype)
+        return one._move("RESHAPE", self.shape)
+
+
+def _kernel_memory(node: UOp) -> UOp:
+    """The node as memory that a kernel can take: itself, or stored first."""
+    if node.base.op in (Ops.BUFFER, Ops.AFTER) and not any(
+        n.op in (Ops.SHRINK, Ops.PAD, Ops.EXPAND, Ops.PERMUTE, Ops.FLIP) for n in views_of(node)
+    ):
+        return node
+    return node.contiguous()

@@ -19,7 +19,7 @@ from tinyfn.codegen.emit import emit
 from tinyfn.codegen.loops import Kernel
 from tinyfn.codegen.lower import lower
 from tinyfn.codegen.normalise import normalise
-from tinyfn.codegen.parallel import split_over_threads, units
+from tinyfn.codegen.parallel import about, split_over_threads, units
 from tinyfn.codegen.stage import stage_rows
 from tinyfn.codegen.stream import streamed_slots
 from tinyfn.codegen.tile import choose_copies
@@ -75,6 +75,7 @@ def plan(kernel: Kernel, target: Target) -> None:
     choose_copies(kernel, profile, target)  # register tiles, several accumulators
     split_over_threads(kernel, profile, target)  # what lo..hi counts
     kernel.streamed = streamed_slots(kernel, profile, target)
+    kernel.about = about(kernel)
 
 
 def kernel_name(sink: UOp, target: Target) -> str:

@@ -57,6 +57,15 @@ def private_loops(block: Block, slot: int) -> list[Loop]:
     return list(dict.fromkeys(found))
 
 
+def note(loop: Loop, copies: int, step: int) -> str:
+    """What a loop of the source says about itself."""
+    size = "" if loop.size is None else f" < {loop.size}"
+    rest = ", the rest" if copies * (loop.lanes or 1) < step else ""
+    lanes = f", {copies} x {loop.lanes} lanes" if loop.lanes else ""
+    several = f", {copies} at once" if copies > 1 and not loop.lanes else ""
+    return f"r{loop.range.arg[0]}{size}{lanes}{several}{rest}"
+
+
 class Emitter:
     """Writes one kernel."""
 
@@ -114,7 +123,7 @@ class Emitter:
             self.arithmetic.multiple["lo"] = (loop.lanes or 1) * loop.copies
             self.nest(kernel, 0)
             return
-        with self.writer.loop(named("lo"), named("hi"), 1) as counter:
+        with self.writer.loop(named("lo"), named("hi"), 1, "units") as counter:
             rest: Sum = named(counter)
             for position in reversed(range(len(parallel.loops))):
                 loop, block = parallel.loops[position], parallel.blocks[position]
@@ -273,7 +282,7 @@ class Emitter:
         copies: list[tuple[int, int | None]],
     ) -> None:
         """A for loop whose body is written for the given offsets, each with its count of lanes."""
-        with self.writer.loop(start, stop, step) as counter:
+        with self.writer.loop(start, stop, step, note(loop, len(copies), step)) as counter:
             self.arithmetic.multiple[counter] = step
             self.values.coordinates[loop.range] = [
                 Coordinate(named(counter).plus(number(o)), loop.lanes, self.lane_limit(loop, mask))
@@ -297,7 +306,7 @@ class Emitter:
         copies: list[tuple[int, int | None]] = [(c * unit, None) for c in range(loop.copies)]
         self.counted(loop, inside, start, end, step, copies)
         first = whole if alone else Binary("max", self.short(start), whole)
-        with self.writer.loop(first, stop, unit) as counter:
+        with self.writer.loop(first, stop, unit, f"{note(loop, 1, unit)}, the rest") as counter:
             self.arithmetic.multiple[counter] = unit
             mask = None
             if loop.lanes:

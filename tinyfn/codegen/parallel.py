@@ -121,6 +121,21 @@ def step(loop: Loop) -> int:
     return (loop.lanes or 1) * loop.copies
 
 
+def about(kernel: Kernel) -> str:
+    """What a unit is, in words."""
+    parallel = kernel.parallel
+    if parallel.direct:
+        return f"lo..hi of {_loop_name(parallel.loops[0])}"
+    if not parallel.loops:
+        return "one unit"
+    parts = zip(parallel.loops, parallel.blocks, strict=True)
+    return "a unit: " + ", ".join(f"{block} of {_loop_name(loop)}" for loop, block in parts)
+
+
+def _loop_name(loop: Loop) -> str:
+    return f"r{loop.range.arg[0]}" + ("" if loop.size is None else f" < {loop.size}")
+
+
 def units(kernel: Kernel) -> tuple[Any, int]:
     """How many units there are, and of what lo and hi must be multiples."""
     parallel = kernel.parallel

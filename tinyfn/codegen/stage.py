@@ -1,7 +1,7 @@
-"""Costly parts of a sum that inner loops would compute again and again are computed once, in a row.
+"""Costly parts of a sum that inner loops would compute again and again: once, into a row.
 
-Before: sum over k of (exp(x[i, k] - m[i]) / s[i]) * v[k, j], for every j. After: row[k] = exp(...) / s
-in a loop of its own (which then runs in vectors), and the sum over k of row[k] * v[k, j].
+Before: for every j the sum over k of (exp(x[i, k] - m[i]) / s[i]) * v[k, j]. After: a loop of its
+own, which then runs in vectors, fills row[k] = exp(...) / s; the sum is of row[k] * v[k, j].
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def stage_rows(sink: UOp) -> UOp:
     order = _nesting(nodes)
     costly: set[UOp] = set()
     for node in nodes:
-        below = () if node.op in (Ops.REDUCE, Ops.AFTER) else node.src
-        if node.op in COSTLY or any(s in costly for s in below):
-            if node.op not in (Ops.REDUCE, Ops.AFTER):
-                costly.add(node)
+        if node.op in (Ops.REDUCE, Ops.AFTER):
+            continue
+        if node.op in COSTLY or any(s in costly for s in node.src):
+            costly.add(node)
     table: dict[UOp, UOp] = {}
     for node in nodes:
         if node.op is not Ops.REDUCE or not all(is_const(r.src[0]) for r in node.src[1:]):
@@ -103,4 +103,5 @@ def _position(loops: list[UOp]) -> UOp:
     for loop in reversed(loops):
         parts.append((loop, stride))
         stride *= int(loop.src[0].arg)
-    return add_many(UOp.const(0, dtypes.weakint), parts)
+    found: UOp = add_many(UOp.const(0, dtypes.weakint), parts)
+    return found

@@ -1,5 +1,5 @@
-def elementwise(buf0: f32ptr, buf1: f32ptr, buf2: f32ptr, lo: i64, hi: i64):
-    for i0 in range(lo, min(hi, 960), 48):
+def elementwise(buf0: f32ptr, buf1: f32ptr, buf2: f32ptr, lo: i64, hi: i64):  # lo..hi of r0 < 1000
+    for i0 in range(lo, min(hi, 960), 48):  # r0 < 1000, 3 x 16 lanes
         v0 = vload_f32x16(buf1, i0)
         v1 = vload_f32x16(buf2, i0)
         v2 = vmul_f32x16(v0, v1)
@@ -16,7 +16,7 @@ def elementwise(buf0: f32ptr, buf1: f32ptr, buf2: f32ptr, lo: i64, hi: i64):
         v11 = vadd_f32x16(v10, v8)
         vstore_f32x16(buf0, i0 + 32, v11)
     m0 = vfirst_x16(8)
-    for i1 in range(max(lo, 960), hi, 48):
+    for i1 in range(max(lo, 960), hi, 48):  # r0 < 1000, 3 x 16 lanes
         v12 = vload_f32x16(buf1, i1)
         v13 = vload_f32x16(buf2, i1)
         v14 = vmul_f32x16(v12, v13)

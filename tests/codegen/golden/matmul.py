@@ -1,4 +1,4 @@
-def matmul(buf0: f32ptr, buf1: f32ptr, buf2: f32ptr, buf3: f32ptr, lo: i64, hi: i64):
+def matmul(buf0: f32ptr, buf1: f32ptr, buf2: f32ptr, buf3: f32ptr, lo: i64, hi: i64):  # one unit
     row0 = local_f32(4096)
     v18 = vload_f32x16(buf3, 0)
     v21 = vconst_f32x16(0.0)
@@ -9,7 +9,7 @@ def matmul(buf0: f32ptr, buf1: f32ptr, buf2: f32ptr, buf3: f32ptr, lo: i64, hi: 
     v80 = vload_f32x16(buf3, 64)
     v91 = vload_f32x16(buf3, 80)
     v102 = vloadm_f32x16(buf3, 96, m0)
-    for i0 in range(lo, hi):
+    for i0 in range(lo, hi):  # units
         for i1 in range(64):
             i2 = i1 * 100
             v0 = vload_f32x16(buf2, i2)
@@ -21,7 +21,7 @@ def matmul(buf0: f32ptr, buf1: f32ptr, buf2: f32ptr, buf3: f32ptr, lo: i64, hi: 
             vstore_f32x16(row0, i3 + 32, v2)
             v3 = vload_f32x16(buf2, i2 + 48)
             vstore_f32x16(row0, i3 + 48, v3)
-        for i4 in range(0, 60, 5):
+        for i4 in range(0, 60, 5):  # r1 < 60, 5 at once
             acc0 = vconst_f32x16(0.0)
             acc1 = vconst_f32x16(0.0)
             acc2 = vconst_f32x16(0.0)
@@ -43,7 +43,7 @@ def matmul(buf0: f32ptr, buf1: f32ptr, buf2: f32ptr, buf3: f32ptr, lo: i64, hi: 
             acc18 = vconst_f32x16(0.0)
             acc19 = vconst_f32x16(0.0)
             i6 = i4 * 64
-            for i5 in range(64):
+            for i5 in range(64):  # r3 < 64
                 i7 = i6 + i5
                 v4 = load_f32(buf1, i7)
                 i8 = i5 * 64
@@ -150,7 +150,7 @@ def matmul(buf0: f32ptr, buf1: f32ptr, buf2: f32ptr, buf3: f32ptr, lo: i64, hi: 
             vstore_f32x16(row0, i12 + 16, v65)
             v66 = vloadm_f32x16(buf2, i11 + 96, m0)
             vstore_f32x16(row0, i12 + 32, v66)
-        for i13 in range(0, 60, 5):
+        for i13 in range(0, 60, 5):  # r1 < 60, 5 at once
             acc20 = vconst_f32x16(0.0)
             acc21 = vconst_f32x16(0.0)
             acc22 = vconst_f32x16(0.0)
@@ -167,7 +167,7 @@ def matmul(buf0: f32ptr, buf1: f32ptr, buf2: f32ptr, buf3: f32ptr, lo: i64, hi: 
             acc33 = vconst_f32x16(0.0)
             acc34 = vconst_f32x16(0.0)
             i15 = i13 * 64
-            for i14 in range(64):
+            for i14 in range(64):  # r3 < 64
                 i16 = i15 + i14
                 v67 = load_f32(buf1, i16)
                 i17 = i14 * 64

@@ -1,4 +1,4 @@
-def padded_conv(buf0: f32ptr, buf1: f32ptr, buf2: f32ptr, lo: i64, hi: i64):
+def padded_conv(buf0: f32ptr, buf1: f32ptr, buf2: f32ptr, lo: i64, hi: i64):  # one unit
     v1 = const_i64(0)
     v3 = const_i64(17)
     m3 = vfirst_x16(1)
@@ -7,8 +7,8 @@ def padded_conv(buf0: f32ptr, buf1: f32ptr, buf2: f32ptr, lo: i64, hi: i64):
     v7 = const_i64(1)
     v8 = const_i64(16)
     m16 = vfirst_x16(15)
-    for i0 in range(lo, hi):
-        for i1 in range(0, 16, 2):
+    for i0 in range(lo, hi):  # units
+        for i1 in range(0, 16, 2):  # r2 < 16, 2 at once
             acc0 = vconst_f32x16(0.0)
             acc1 = vconst_f32x16(0.0)
             acc2 = vconst_f32x16(0.0)
@@ -27,10 +27,10 @@ def padded_conv(buf0: f32ptr, buf1: f32ptr, buf2: f32ptr, lo: i64, hi: i64):
             acc15 = vconst_f32x16(0.0)
             i4 = i1 * -1
             i7 = i1 * 16
-            for i2 in range(4):
+            for i2 in range(4):  # r4 < 4
                 i8 = i7 + i2 * 256
                 i10 = i2 * 9
-                for i3 in range(3):
+                for i3 in range(3):  # r5 < 3
                     i5 = i4 - i3
                     v0 = index_i64(i5)
                     m0 = lt_i64(v0, v1)

@@ -1,6 +1,6 @@
-def softmax(buf0: f32ptr, buf1: f32ptr, lo: i64, hi: i64):
+def softmax(buf0: f32ptr, buf1: f32ptr, lo: i64, hi: i64):  # lo..hi of r0 < 64
     m0 = vfirst_x16(4)
-    for i0 in range(lo, hi):
+    for i0 in range(lo, hi):  # r0 < 64
         acc0 = vconst_f32x16(-INF)
         acc1 = vconst_f32x16(-INF)
         acc2 = vconst_f32x16(-INF)
@@ -57,7 +57,7 @@ def softmax(buf0: f32ptr, buf1: f32ptr, lo: i64, hi: i64):
         v30 = vadd_f32x16(v28, v29)
         v31 = hadd_f32x16(v30)
         v35 = vsplat_f32x16(v31)
-        for i2 in range(0, 96, 16):
+        for i2 in range(0, 96, 16):  # r1 < 100, 1 x 16 lanes
             i3 = i1 + i2
             v32 = vload_f32x16(buf1, i3)
             v33 = vsub_f32x16(v32, v12)

@@ -24,6 +24,8 @@ R = TypeVar("R")
 
 __all__ = ["JitError", "TinyJit"]
 
+REMEMBERED = 3  # outputs of earlier replays whose memory may be used again
+
 
 class TinyJit(Generic[P, R]):
     """Make a function of tensors fast to call again and again.
@@ -144,6 +146,8 @@ class Inputs:
         for _, node in [*bound, *((n, t.uop) for n, t in named)]:
             self._bind(node)
         self.described = [(_unbound_shape(s), d, w, a) for s, d, w, a in self.described]
+        whole = all(t.uop.op is Ops.BUFFER for _, t in named)
+        self.plain = whole and not bound and not kwargs and len(named) == len(args)
 
     def _bind(self, node: UOp) -> None:
         sizes = [s for s in (node.shape or ()) if isinstance(s, UOp)]
@@ -192,6 +196,7 @@ class Recording:
                 "realised inside of it or returned"
             )
         self.result = result
+        self.plain = self.inputs.plain
         variables: dict[str, int] = {}
         steps: list[Step] = []
         made: dict[UOp, None] = {}
@@ -209,45 +214,67 @@ class Recording:
         ]
         movable = {id(b): b for n in self.fresh for b in execute.memory_of(n)}
         movable.update({id(b): b for b in self.inputs.buffers})
-        self.recorded_inputs = self.inputs.buffers
-        self.current: dict[UOp, UOp] = {n: n for n in self.fresh}
+        self.earlier: dict[UOp, list[UOp]] = {n: [] for n in self.fresh}
         self.made = list(made)
         self.plan = Replay(steps, variables, movable)
         self.variables = variables
+        kernels = sum(s.count for s in steps if s.program is not None)
+        self.work = (*(sum(w) for w in zip(*self.plan.work, strict=True)), kernels)
 
     def replay(self, args: Any, kwargs: Any) -> Any:
         """Run the recording on new inputs; returns results like the recorded one."""
-        given = Inputs(args, kwargs)
-        self._check(given)
-        replaced = {
-            id(old): new
-            for old, new in zip(self.recorded_inputs, given.buffers, strict=True)
-            if new is not old
-        }
-        table = dict(zip(self.inputs.nodes, given.nodes, strict=True))
+        nodes = None if kwargs else self._plain_inputs(args)
+        variables = self.variables
+        if nodes is None:
+            given = Inputs(args, kwargs)
+            self._check(given)
+            nodes = given.nodes
+            if given.variables != self.inputs.variables:
+                variables = {**variables, **given.variables}
+        table = dict(zip(self.inputs.nodes, nodes, strict=True))
+        replaced: dict[int, Buffer] = {}
+        for old, new in table.items():
+            _replace_memory(replaced, old, new)
         for node in self.fresh:
-            now = self._memory_for(node)
-            table[node] = now
-            for old, new in zip(execute.memory_of(node), execute.memory_of(now), strict=True):
-                replaced[id(old)] = new
-        variables = {**self.variables, **given.variables}
-        self.plan.run(replaced, self.variables if variables == self.variables else variables)
-        for operations, moved in self.plan.work:
-            GlobalCounters.global_ops += operations
-            GlobalCounters.global_mem += moved
-        GlobalCounters.kernel_count += sum(
-            s.count for s in self.plan.steps if s.program is not None
-        )
+            table[node] = own = self._memory_for(node)
+            _replace_memory(replaced, node, own)
+        self.plan.run(replaced, variables)
+        GlobalCounters.global_ops += self.work[0]
+        GlobalCounters.global_mem += self.work[1]
+        GlobalCounters.kernel_count += self.work[2]
         return _rebuilt(self.result, table)
 
+    def _plain_inputs(self, args: tuple[Any, ...]) -> list[UOp] | None:
+        """The nodes of inputs that need no description: whole buffers like the recorded ones.
+
+        None where anything is out of the ordinary; the long way then says what.
+        """
+        recorded = self.inputs.nodes
+        if not self.plain or len(args) != len(recorded):
+            return None
+        nodes = []
+        for argument, old in zip(args, recorded, strict=True):
+            if type(argument) is not Tensor:
+                return None
+            node = argument.uop
+            if node.op is not Ops.BUFFER or node.dtype is not old.dtype:
+                return None
+            if node.arg.shape != old.arg.shape or node.arg.device != old.arg.device:
+                return None
+            nodes.append(node)
+        return nodes if len(set(nodes)) == len(nodes) else None
+
     def _memory_for(self, node: UOp) -> UOp:
-        """The memory of an output: that of the last run, unless a Tensor still holds it."""
-        last = self.current[node]
-        if last is not node and sys.getrefcount(last) <= 3:
-            return last
+        """The memory of an output: of an earlier replay where no Tensor holds it any more."""
+        earlier = self.earlier[node]
+        for position in range(len(earlier)):
+            # the references: the list, and the argument of getrefcount
+            if sys.getrefcount(earlier[position]) <= 2:
+                return earlier[position]
         info = node.arg
         made: UOp = UOp.new_memory(info.device, info.shape, node.dtype, kind=info.kind)
-        self.current[node] = made
+        earlier.append(made)
+        del earlier[:-REMEMBERED]
         return made
 
     def _check(self, given: Inputs) -> None:
@@ -266,6 +293,15 @@ class Recording:
             raise JitError(f"expected the variables of the recorded call, these differ: {missing}")
 
 
+def _replace_memory(replaced: dict[int, Buffer], old: UOp, new: UOp) -> None:
+    """Note for every part of a recorded buffer what to use now."""
+    parts, others = old.buffer, new.buffer
+    if isinstance(parts, tuple) and isinstance(others, tuple):
+        replaced.update({id(p): o for p, o in zip(parts, others, strict=True)})
+    elif not isinstance(parts, tuple) and not isinstance(others, tuple):
+        replaced[id(parts)] = others
+
+
 def _text(described: tuple[Any, ...]) -> str:
     shape, dtype, device, axis = described
     sizes = tuple(s if isinstance(s, int) else s.render() for s in shape)
@@ -276,7 +312,8 @@ def _text(described: tuple[Any, ...]) -> str:
 def _rebuilt(result: Any, table: dict[UOp, UOp]) -> Any:
     """The result of the recorded call with its memory replaced."""
     if isinstance(result, Tensor):
-        return Tensor(substitute([result.uop], table)[0])
+        known = table.get(result.uop)
+        return Tensor._of(substitute([result.uop], table)[0] if known is None else known)
     if isinstance(result, list | tuple):
         parts = [_rebuilt(r, table) for r in result]
         if hasattr(result, "_fields"):

@@ -29,6 +29,7 @@ class Segment:
     values: list[tuple[int, str]]
     sizes: list[tuple[int, Step]]
     quick: bool
+    bound: dict[str, int] | None = None
 
 
 @dataclass
@@ -64,7 +65,7 @@ class Replay:
             return
         for segment in self.segments:
             if isinstance(segment, Segment):
-                _run_segment(segment, replaced, variables, self.variables)
+                _run_segment(segment, replaced, variables)
             else:
                 _with_memory(segment, replaced).run(variables)
 
@@ -128,10 +129,7 @@ def _launch(step: Step, variables: dict[str, int]) -> tuple[Launch, bool]:
 
 
 def _run_segment(
-    segment: Segment,
-    replaced: Mapping[int, Buffer],
-    variables: dict[str, int],
-    recorded: dict[str, int],
+    segment: Segment, replaced: Mapping[int, Buffer], variables: dict[str, int]
 ) -> None:
     words = segment.table.words
     for identity, places in segment.places.items():
@@ -140,7 +138,8 @@ def _run_segment(
             address = buffer.address
             for place in places:
                 words[place] = address
-    if variables is not recorded:
+    if (segment.values or segment.sizes) and variables is not segment.bound:
+        segment.bound = variables
         for place, name in segment.values:
             words[place] = variables[name]
         for place, step in segment.sizes:

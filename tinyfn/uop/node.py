@@ -162,6 +162,9 @@ class UOp(Construct, OpMixin):
     @property
     def buffer(self) -> Buffer | tuple[Buffer, ...]:
         """The memory of a buffer (one a slot where it has several); made at the first use."""
+        if self.op is Ops.BUFFER and hasattr(self, "_realized"):
+            known: Buffer | tuple[Buffer, ...] = self._realized
+            return known
         if self.op is Ops.MSELECT:
             parts: Any = self.src[0].buffer
             part: Buffer = parts[self.arg]

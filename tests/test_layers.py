@@ -109,20 +109,26 @@ def test_imports_go_down_inside_uop(file):
     assert not wrong, "\n".join(wrong)
 
 
+def imports_of(statement):
+    """The imports that a statement consists of: itself, or those for types only."""
+    if isinstance(statement, ast.If) and ast.unparse(statement.test) == "TYPE_CHECKING":
+        return [n for n in statement.body if isinstance(n, ast.Import | ast.ImportFrom)]
+    return [statement] if isinstance(statement, ast.Import | ast.ImportFrom) else []
+
+
 @pytest.mark.parametrize("file", files(), ids=str)
 def test_imports_stand_at_the_top(file):
     tree = ast.parse((ROOT / file).read_text())
-    late, body_began = [], False
+    late, body_began, at_top = [], False, set()
     for statement in tree.body:
-        is_import = isinstance(statement, ast.Import | ast.ImportFrom)
+        found = imports_of(statement)
         is_text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-        if is_import and body_began:
-            late.append(statement.lineno)
-        body_began = body_began or not (is_import or is_text)
+        if found and not body_began:
+            at_top |= set(found)
+        body_began = body_began or not (found or is_text)
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.If):
-            inner = [n for n in ast.walk(node) if isinstance(n, ast.Import | ast.ImportFrom)]
-            late += [n.lineno for n in inner]
+        if isinstance(node, ast.Import | ast.ImportFrom) and node not in at_top:
+            late.append(node.lineno)
         calls = isinstance(node, ast.Call) and "import_module" in ast.unparse(node.func)
         if calls and file.as_posix() not in LATE_IMPORTS:
             late.append(node.lineno)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from codegen import kernel_graphs as graphs
 from codegen.kernel_graphs import LOOP, REDUCE, at, check, f32, kernel, memory
@@ -126,6 +128,26 @@ def test_reversed_and_transposed() -> None:
     i, j = UOp.range(13, 0, LOOP), UOp.range(21, 1, LOOP)
     value = at(memory(1, 273), j * 13 + (12 - i))
     check(kernel(at(memory(0, 273), i * 21 + j).store(value).end(i, j)))
+
+
+@pytest.mark.parametrize("dtype", [f32, dtypes.float16, dtypes.int8], ids=lambda d: d.name)
+def test_squares_change_places(dtype: Any) -> None:
+    """Lanes far apart are loaded along their neighbours and turned in scratch."""
+    i, j = UOp.range(34, 0, LOOP), UOp.range(33, 1, LOOP)
+    a, b, c = (memory(slot, 33 * 34, dtype) for slot in (1, 2, 0))
+    value = at(a, j * 34 + i) + at(b, i * 33 + j)
+    sink = kernel(at(c, i * 33 + j).store(value).end(i, j))
+    check(sink)
+    if dtype is f32:
+        assert "local_f32(256)" in generate(sink, graphs.target()).source
+
+
+@pytest.mark.parametrize("sizes", [(5, 0), (0, 5), (0, 0), (40, 0)], ids=str)
+def test_empty_loops(sizes: tuple[int, int]) -> None:
+    rows, n = sizes
+    i, k = UOp.range(rows, 0, LOOP), UOp.range(n, 1, REDUCE)
+    value = at(memory(1, 1), i * n + k).reduce(k)
+    check(kernel(at(memory(0, max(rows, 1)), i).store(value).end(i)))
 
 
 @pytest.mark.parametrize(("before", "after"), [(3, 5), (16, 0), (0, 70)])

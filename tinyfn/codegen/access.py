@@ -43,6 +43,14 @@ class Packed:
     strides: dict[UOp, int]
 
 
+@dataclass(frozen=True)
+class Turned:
+    """Loads whose lanes are far apart, and which are neighbours along another loop."""
+
+    name: str
+    loop: UOp
+
+
 class Access:
     """Writes the loads and stores of a kernel; addresses and masks come from its values."""
 
@@ -52,6 +60,7 @@ class Access:
         self.arithmetic = values.arithmetic
         self.streamed: frozenset[int] = frozenset()
         self.private: dict[int, dict[UOp, int]] = {}
+        self.turned: dict[UOp, Turned] = {}
 
     def load(self, node: UOp, pick: Pick) -> Value:
         """INDEX as a value."""
@@ -62,7 +71,33 @@ class Access:
         lanes = at.lanes or (allowed.lanes if allowed is not None else 0)
         if not lanes or (at.uniform and allowed is None):
             return self.load_scalar(memory, at, allowed)
-        return self.load_lanes(memory, at, self.lane_mask(node, allowed, lanes, pick), lanes)
+        mask = self.lane_mask(node, allowed, lanes, pick)
+        if mask is None and node in self.turned and self.is_square(node, lanes):
+            return self.load_turned(node, memory, at, pick)
+        return self.load_lanes(memory, at, mask, lanes)
+
+    def is_square(self, node: UOp, lanes: int) -> bool:
+        """Whether as many copies as lanes of a node are open, so that they can change places."""
+        copies = self.values.coordinates[self.turned[node].loop]
+        return len(copies) == lanes and not copies[0].lanes
+
+    def load_turned(self, node: UOp, memory: UOp, at: Position, pick: Pick) -> Value:
+        """A square of elements: loaded along the copies, turned in scratch to lie along lanes."""
+        turned, lanes = self.turned[node], at.lanes
+        kind = register(memory.dtype)
+        own = pick.get(turned.loop, 0)
+        corner = at.base.plus(Sum((), -own))
+        for lane in range(lanes):
+            place = self.writer.offset(corner.plus(Sum((), lane * at.stride)))
+            row = self.read(memory, lanes, f"vload_{memory.dtype.short}x{lanes}", place)
+            self.writer.do(f"vstore_{kind}x{lanes}", turned.name, Sum((), lane * lanes), row.name)
+        found: dict[int, Value] = {}
+        for copy in range(lanes):
+            op = f"vstrided_{kind}x{lanes}"
+            name = self.writer.here("v", op, turned.name, Sum((), copy), Sum((), lanes))
+            found[copy] = Value(name, kind, lanes)
+            self.writer.remember(self.values.key(node, {**pick, turned.loop: copy}), found[copy])
+        return found[own]
 
     def lane_mask(self, node: UOp, allowed: Value | None, lanes: int, pick: Pick) -> Value | None:
         """The lanes of an access: those that exist and whose gate holds."""

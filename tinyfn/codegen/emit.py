@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tinyfn.codegen import gate
-from tinyfn.codegen.access import Coordinate
+from tinyfn.codegen.access import Coordinate, Turned
 from tinyfn.codegen.accumulate import Accumulators
 from tinyfn.codegen.hoist import Value, Writer
 from tinyfn.codegen.loops import (
@@ -31,6 +31,7 @@ from tinyfn.codegen.loops import (
     number,
 )
 from tinyfn.codegen.normalise import gate_of, memory_of
+from tinyfn.codegen.ops import register
 from tinyfn.codegen.panels import Panels
 from tinyfn.codegen.values import Values
 from tinyfn.uop.ops import UOp
@@ -110,6 +111,10 @@ class Emitter:
             self.values.access.private[slot] = strides
             op = f"local_{scratch.dtype.short}"
             self.names[slot] = self.writer.here("row", op, number(size))
+        for node, loop in self.kernel.turned.items():
+            square = number(loop.copies**2)
+            name = self.writer.here("row", f"local_{register(node.dtype)}", square)
+            self.values.access.turned[node] = Turned(name, loop.range)
         return parameters
 
     # *** threads ***

@@ -115,7 +115,8 @@ class Kernel:
     `order` are the outer loops as they are nested inside of a unit. `panels` are nodes that the
     first of them copies into scratch, in `panel_loops`, before the others run; `transposed` are
     those of them that are contiguous along the last of these loops. `streamed` are the slots whose
-    memory is larger than the cache, only written, and so stored past the cache.
+    memory is larger than the cache, only written, and so stored past the cache. `turned` are loads
+    that are neighbours along another loop than the lanes.
     """
 
     name: str
@@ -131,6 +132,7 @@ class Kernel:
     panels: list[UOp] = field(default_factory=list)
     panel_loops: list[Loop] = field(default_factory=list)
     transposed: dict[UOp, Loop] = field(default_factory=dict)
+    turned: dict[UOp, Loop] = field(default_factory=dict)
 
 
 def loops_in(block: Block) -> Iterator[Loop]:

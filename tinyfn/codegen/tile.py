@@ -14,12 +14,11 @@ from collections.abc import Iterator
 from tinyfn.codegen.cost import Profile, Sheet
 from tinyfn.codegen.loops import Block, Kernel, Loop, chain_of
 from tinyfn.device import Target
-from tinyfn.uop.ops import Ops
+from tinyfn.uop.ops import Ops, UOp
 
 Text = tuple[list[Loop], int]  # statements that depend on these loops
 
 LARGEST = 400  # statements in one pass of a tile
-LINE = 64  # bytes of a line of the cache
 SHORT = 4  # iterations of loops that are written out completely
 OWN = (1, 2, 3, 4)  # copies of the lane axis
 WIDE = (1, 2, 3, 4, 6, 8, 12, 16)  # where rows are read one after the other, each far from the last
@@ -31,14 +30,14 @@ LEFT_OVER = 0.03  # what the code after a loop whose size copies do not divide c
 
 def choose_copies(kernel: Kernel, profile: Profile, target: Target) -> None:
     """Set `copies` of the loops of every nest."""
-    _plan(kernel.body, profile, target)
+    _plan(kernel.body, profile, target, kernel)
 
 
 def _loops(block: Block) -> list[Loop]:
     return [i for i in block.items if isinstance(i, Loop)]
 
 
-def _plan(block: Block, profile: Profile, target: Target) -> None:
+def _plan(block: Block, profile: Profile, target: Target, kernel: Kernel) -> None:
     for loop in _loops(block):
         chain = chain_of(loop)
         payload = _loops(chain[-1].body) if chain else [loop]
@@ -47,9 +46,9 @@ def _plan(block: Block, profile: Profile, target: Target) -> None:
         if axis is not None and (nest or not payload):
             _search(loop, axis, chain if nest else [], profile, target)
         if axis is not None and not nest and not payload:
-            _whole_lines(loop, axis, chain, profile)
+            _whole_lines(loop, axis, chain, profile, kernel)
         innermost = nest or chain or [loop]
-        _plan(innermost[-1].body, profile, target)
+        _plan(innermost[-1].body, profile, target, kernel)
         if chain and len(payload) > 1 and axis is None:
             _jam_rows(chain[-1], profile, target)
 
@@ -90,19 +89,30 @@ def _same_for(rows: Loop, loop: Loop, profile: Profile) -> bool:
     return loads and any(group.updates for group in groups)
 
 
-def _whole_lines(top: Loop, axis: Loop, chain: list[Loop], profile: Profile) -> None:
-    """Where lanes are far apart in memory, take as many neighbours as share a line of the cache."""
+def _whole_lines(
+    top: Loop, axis: Loop, chain: list[Loop], profile: Profile, kernel: Kernel
+) -> None:
+    """Where lanes are far apart in memory, take as many of their neighbours as there are lanes."""
     for group in profile.groups[chain[-1]].values():
         accesses = [n for n in group.nodes if n.op is Ops.INDEX]
         for index in (*accesses, *(s.src[0] for s in group.stores)):
-            if profile.stride(index, axis.range) in (0, 1):
+            loop = _neighbours(index, axis, chain, profile)
+            if loop is None or (loop.copies == 1 and kernel.turned):
                 continue
-            for loop in chain:
-                if loop is not axis and profile.stride(index, loop.range) == 1:
-                    axis.copies = 1
-                    wanted = min(LINE // index.dtype.itemsize, loop.likely_size)
-                    loop.copies = _at_most(top, loop, wanted, profile)
-                    return
+            if loop.copies == 1:
+                axis.copies = 1
+                wanted = min(axis.lanes, loop.likely_size)
+                loop.copies = _at_most(top, loop, wanted, profile)
+            turns = loop.copies == axis.lanes and index.dtype.kind in ("float", "int", "uint")
+            if turns and index in accesses and not profile.is_written(index):
+                kernel.turned[index] = loop
+
+
+def _neighbours(index: UOp, axis: Loop, chain: list[Loop], profile: Profile) -> Loop | None:
+    """The loop along which an access with lanes far apart is contiguous."""
+    if profile.stride(index, axis.range) in (None, 0, 1):
+        return None
+    return next((u for u in chain if u is not axis and profile.stride(index, u.range) == 1), None)
 
 
 def _at_most(top: Loop, loop: Loop, wanted: int, profile: Profile) -> int:

@@ -7,7 +7,7 @@ Before: INDEX(p1, WHERE(j < 10, i * 64 + j, Invalid)), j in 16 lanes. After:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tinyfn.codegen import gate
 from tinyfn.codegen.hoist import Value
@@ -18,8 +18,6 @@ from tinyfn.codegen.position import Position
 from tinyfn.uop import opcodes
 from tinyfn.uop.ops import UOp
 
-if TYPE_CHECKING:
-    from tinyfn.codegen.values import Values
 
 Pick = dict[UOp, int]
 LINE = 64  # bytes
@@ -54,7 +52,7 @@ class Turned:
 class Access:
     """Writes the loads and stores of a kernel; addresses and masks come from its values."""
 
-    def __init__(self, values: Values) -> None:
+    def __init__(self, values: Any) -> None:
         self.values = values
         self.writer = values.writer
         self.arithmetic = values.arithmetic

@@ -18,7 +18,6 @@ from tinyfn.codegen.position import Position
 from tinyfn.uop import opcodes
 from tinyfn.uop.ops import UOp
 
-
 Pick = dict[UOp, int]
 LINE = 64  # bytes
 
@@ -110,7 +109,8 @@ class Access:
         if not strides:
             return at
         shift = sum(pick.get(loop, 0) * stride for loop, stride in strides.items())
-        return self.arithmetic.add(at, Position(Sum((), shift)))
+        result: Position = self.arithmetic.add(at, Position(Sum((), shift)))
+        return result
 
     def read(self, memory: UOp, lanes: int, op: str, *args: Any) -> Value:
         """A load op: free to move where nothing writes the memory."""
@@ -147,7 +147,8 @@ class Access:
         for loop, stride in packed.strides.items():
             place = place.plus(self.values.coordinate(loop, pick).base, stride)
         lanes = self.values.coordinate(packed.columns, pick).lanes
-        return self.writer.offset(place.plus(Sum((), pick.get(packed.columns, 0) * lanes)))
+        result: Sum = self.writer.offset(place.plus(Sum((), pick.get(packed.columns, 0) * lanes)))
+        return result
 
     def load_packed(self, node: UOp, pick: Pick) -> Value:
         """The value of a node from its panel."""
@@ -205,4 +206,5 @@ class Access:
             found = self.values.compute(source, pick, rounded=False)
         else:
             found = self.values.value(source, pick)
-        return self.values.cast_value(found, register(memory.dtype))
+        result: Value = self.values.cast_value(found, register(memory.dtype))
+        return result

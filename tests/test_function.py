@@ -274,14 +274,8 @@ def test_a_variable_is_an_argument():
     assert [first(x, count.bind(n)).item() for n in (1, 4, 6)] == [0, 6, 15]
 
 
-UNSTORED = pytest.mark.xfail(
-    reason="a constant that is an argument of a precompiled call is not stored: its memory is "
-    "read without having been written (schedule/cut.py drops it from what has to be memory)"
-)
-
-
 @pytest.mark.parametrize("precompile", [False, True])
-@pytest.mark.parametrize("precompile_backward", [False, pytest.param(True, marks=UNSTORED)])
+@pytest.mark.parametrize("precompile_backward", [False, True])
 def test_gradients_of_gradients(precompile, precompile_backward):
     options = {"precompile": precompile, "precompile_backward": precompile_backward}
     x = stored(5)
@@ -342,7 +336,6 @@ def test_grad_fxn_may_cut_an_argument():
     assert x.grad is None or not x.grad.numpy().any()
 
 
-@pytest.mark.xfail(reason="the shape of what grad_fxn returns is not checked")
 def test_grad_fxn_has_to_return_gradients_of_the_shape_of_the_arguments():
     wrong = function(lambda x: x * 2, grad_fxn=lambda g, call: (g.sum(),))
     x = stored(3)

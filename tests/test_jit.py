@@ -89,7 +89,6 @@ def test_variables_are_rebound():
         first(x, 3)
 
 
-@pytest.mark.xfail(reason="a replay returns the recorded binding in the shape of the result")
 def test_variables_in_the_shape_of_results():
     count = Variable("count", 1, 6)
     double = TinyJit(lambda x, n: x[:n] * 2)
@@ -289,7 +288,6 @@ def test_methods():
     assert [scale.apply(stored(i)).item() for i in range(CALLS)] == [3 * i for i in range(CALLS)]
 
 
-@pytest.mark.xfail(reason="one recording serves all instances: it multiplies by the first's factor")
 def test_methods_of_several_instances():
     class Scale:
         def __init__(self, factor):

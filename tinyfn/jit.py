@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import weakref
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
@@ -54,6 +55,8 @@ class TinyJit(Generic[P, R]):
         self.fxn = fxn
         self.captured = captured
         self.cnt = 2 if captured is not None else 0
+        # a method has a recording for each instance
+        self._bound: dict[int, tuple[weakref.ref[Any], TinyJit[Any, Any]]] = {}
         if fxn is not None:
             functools.update_wrapper(self, fxn)
 
@@ -62,7 +65,18 @@ class TinyJit(Generic[P, R]):
         self.captured, self.cnt = None, 0
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else functools.partial(self.__call__, instance)
+        if instance is None:
+            return self
+        known = self._bound.get(id(instance))
+        if known is None or known[0]() is not instance:
+            assert self.fxn is not None
+            method: TinyJit[Any, Any] = TinyJit(functools.partial(self.fxn, instance))
+            forget = functools.partial(self._forget, id(instance))
+            known = self._bound[id(instance)] = (weakref.ref(instance, forget), method)
+        return known[1]
+
+    def _forget(self, identity: int, _reference: Any) -> None:
+        self._bound.pop(identity, None)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         refuse_while_capturing("calling a TinyJit")
@@ -206,6 +220,8 @@ class Recording:
             for call in linear.src:
                 made.update(dict.fromkeys(n for n in toposort(call.src[1:]) if n.op is Ops.BUFFER))
         outputs = [t.uop.base for _, t in named_values(result, Tensor)]
+        returned = [t.uop for _, t in named_values(result, Tensor)]
+        self.bound = [n for n in toposort(returned) if n.op is Ops.BIND]
         own_inputs = set(self.inputs.nodes)
         self.fresh = [
             n
@@ -238,6 +254,8 @@ class Recording:
         for node in self.fresh:
             table[node] = own = self._memory_for(node)
             _replace_memory(replaced, node, own)
+        for bound in self.bound:
+            table[bound] = bound.src[0].bind(variables[bound.src[0].arg.name])
         self.plan.run(replaced, variables)
         GlobalCounters.global_ops += self.work[0]
         GlobalCounters.global_mem += self.work[1]

@@ -12,6 +12,7 @@ from tinyfn import call as calls
 from tinyfn.errors import GradientError
 from tinyfn.gradient.rules import GRADIENT, NO_GRADIENT
 from tinyfn.gradient.store import gradient_of_store
+from tinyfn.uop.node import same_shape
 from tinyfn.uop.ops import CallInfo, Ops, UOp, substitute, toposort
 
 __all__ = ["GRADIENT", "NO_GRADIENT", "compute_gradient", "sweep"]
@@ -101,7 +102,14 @@ def _call_gradient(call: UOp, by_output: dict[int, UOp]) -> list[tuple[UOp, UOp 
                 f"grad_fxn of {info.name} must return one gradient (or None) for each of the "
                 f"{len(arguments)} arguments, got {len(given)}"
             )
-        return [(a, _as_node(g)) for a, g in zip(arguments, given, strict=False)]
+        pairs = [(a, _as_node(g)) for a, g in zip(arguments, given, strict=False)]
+        for argument, gradient in pairs:
+            if gradient is not None and not same_shape(gradient.shape, argument.shape):
+                raise GradientError(
+                    f"grad_fxn of {info.name} must return gradients of the shapes of the "
+                    f"arguments: expected {argument.shape}, got {gradient.shape}"
+                )
+        return pairs
     if calls.is_kernel(call.src[0]):
         raise GradientError(
             f"the custom kernel {info.name} has no gradient; pass grad_fxn= to custom_kernel"

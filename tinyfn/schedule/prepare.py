@@ -7,7 +7,7 @@ from typing import cast
 from tinyfn.dtype import dtypes
 from tinyfn.helpers import prod
 from tinyfn.schedule.cut import elements, is_contraction, value_sources
-from tinyfn.schedule.graph import is_whole
+from tinyfn.schedule.graph import is_whole, strip_reshapes
 from tinyfn.uop import opcodes
 from tinyfn.uop.ops import Ops, Rules, UOp, rewrite, substitute, toposort
 
@@ -28,6 +28,17 @@ def marker(node: UOp) -> UOp:
 def contiguous_already(node: UOp) -> UOp | None:
     """Memory seen whole is stored as it is."""
     return node.src[0] if node.arg is None and is_whole(node.src[0]) else None
+
+
+@PREPARE.on(Ops.CALL, Ops.COPY, Ops.MSTACK)
+def stored_constants(node: UOp) -> UOp | None:
+    """A constant that has to be memory is stored: constants themselves are part of kernels."""
+    first = 1 if node.op is Ops.CALL else 0
+    src = tuple(
+        s.contiguous() if i >= first and strip_reshapes(s).op is Ops.CONST else s
+        for i, s in enumerate(node.src)
+    )
+    return None if src == node.src else node.with_src(src)
 
 
 @PREPARE.on(Ops.BIND)

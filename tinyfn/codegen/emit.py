@@ -212,6 +212,9 @@ class Emitter:
                 self.part(loop, inside, [Coordinate(number(i))])
             return
         main = count // step * step
+        if loop.masked and count:
+            self.vectors(loop, inside, size, start, stop)
+            return
         if main:
             self.main(loop, inside, start, main if limits is None else stop, main, count)
         if count > main:
@@ -311,7 +314,20 @@ class Emitter:
         copies: list[tuple[int, int | None]] = [(c * unit, None) for c in range(loop.copies)]
         self.counted(loop, inside, start, end, step, copies)
         first = whole if alone else Binary("max", self.short(start), whole)
-        with self.writer.loop(first, stop, unit, f"{note(loop, 1, unit)}, the rest") as counter:
+        self.vectors(loop, inside, size, first, stop, ", the rest")
+
+    def vectors(
+        self,
+        loop: Loop,
+        inside: Callable[[], None],
+        size: Sum,
+        first: Expression,
+        stop: Expression,
+        what: str = "",
+    ) -> None:
+        """A loop of one vector a pass, each masked by what is left."""
+        unit = loop.lanes or 1
+        with self.writer.loop(first, stop, unit, note(loop, 1, unit) + what) as counter:
             self.arithmetic.multiple[counter] = unit
             mask = None
             if loop.lanes:

@@ -60,7 +60,7 @@ class Loop:
     `independent`: iterations may run in any order or at once. `ordered`: stores inside depend on
     the order. (Neither: only accumulators are carried.) `lanes` iterations make one vector (0:
     scalars), `copies` of them are written out in one pass of the loop. `unrolled`: written out
-    completely.
+    completely. `masked`: what is left over runs in the same text as the rest, with a mask.
     """
 
     range: UOp
@@ -71,6 +71,7 @@ class Loop:
     lanes: int = 0
     copies: int = 1
     unrolled: bool = False
+    masked: bool = False
 
     @property
     def size(self) -> int | None:

@@ -19,6 +19,7 @@ from tinyfn.uop.ops import Ops, UOp
 Text = tuple[list[Loop], int]  # statements that depend on these loops
 
 LARGEST = 400  # statements in one pass of a tile
+LONG = 120  # statements of a body from which on it is not written again for what is left over
 SHORT = 4  # iterations of loops that are written out completely
 OWN = (1, 2, 3, 4)  # copies of the lane axis
 WIDE = (1, 2, 3, 4, 6, 8, 12, 16)  # where rows are read one after the other, each far from the last
@@ -47,6 +48,8 @@ def _plan(block: Block, profile: Profile, target: Target, kernel: Kernel) -> Non
             _search(loop, axis, chain if nest else [], profile, target)
         if axis is not None and not nest and not payload:
             _whole_lines(loop, axis, chain, profile, kernel)
+        if axis is not None and axis.size is not None and axis.size % axis.lanes:
+            axis.masked = axis.copies == 1 and _statements(_sizes(loop, profile), {}) > LONG
         innermost = nest or chain or [loop]
         _plan(innermost[-1].body, profile, target, kernel)
         if chain and len(payload) > 1 and axis is None:

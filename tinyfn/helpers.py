@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import contextvars
 import functools
+import gzip
+import hashlib
 import importlib
 import operator
 import os
+import tempfile
 import time
+import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ContextDecorator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from tinyfn.errors import FlagError, MissingExtraError
@@ -169,6 +174,38 @@ def optional(name: str, extra: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         raise MissingExtraError(name, extra) from error
+
+
+def fetch(
+    url: str,
+    name: str | None = None,
+    subdir: str | None = None,
+    gunzip: bool = False,
+    allow_caching: bool = True,
+) -> Path:
+    """The file behind a URL (`file:` works, too), kept in the cache folder; written whole or not.
+
+    Args:
+        name: its name in the cache; a digest of the URL where None.
+        subdir: a folder of the cache to keep it in.
+        gunzip: unpack it.
+        allow_caching: use the copy of an earlier call.
+    """
+    root = Path(os.environ.get("TINYFN_CACHE") or Path.home() / ".cache" / "tinyfn") / "downloads"
+    folder = root / (subdir or "")
+    digest = hashlib.blake2b(url.encode(), digest_size=16).hexdigest()
+    place = folder / ((name or digest) + (".gunzip" if gunzip else ""))
+    if allow_caching and place.is_file():
+        return place
+    folder.mkdir(parents=True, exist_ok=True)
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        content = answer.read()
+    content = gzip.decompress(content) if gunzip else content
+    handle, temporary = tempfile.mkstemp(dir=folder)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    os.replace(temporary, place)
+    return place
 
 
 def prod(values: Iterable[Any]) -> Any:

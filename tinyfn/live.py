@@ -80,10 +80,13 @@ def plan(targets: Iterable[UOp]) -> Plan:
     stale: list[Any] = []
     if states:
         readers = _readers_of(states, roots, others)
+        # the state of the random generator is no secret input: what drew from it stays readable
+        drawn = {s: m for s, m in states.items() if m.op is Ops.BUFFER and m.arg.kind == "state"}
+        random = set(_readers_of(drawn, roots, others)) if drawn else set()
         stale = [
             holder
             for holder, gradient in lonely
-            if gradient in readers and holder.uop.base not in states
+            if gradient in readers and gradient not in random and holder.uop.base not in states
         ]
         dropped = {holder.grad.uop for holder in stale}
         roots += [_root(r) for r in readers if r not in dropped]

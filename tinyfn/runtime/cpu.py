@@ -76,9 +76,10 @@ class CpuBackend:
         """The address of fresh memory, aligned to 64 bytes, contents undefined."""
         return _allocator.allocate(nbytes)
 
-    def free(self, address: int) -> None:
+    def free(self, address: int, owner: Allocator = _allocator) -> None:
         """Give memory back."""
-        _allocator.free(address)
+        # the allocator is bound here because module globals are gone when the interpreter exits
+        owner.free(address)
 
     def copy_in(self, address: int, source: memoryview) -> None:
         """Copy the bytes of `source` (contiguous) into memory of the slot."""

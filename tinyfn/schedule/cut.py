@@ -127,7 +127,8 @@ class Cutter:
             depth = 1 + max((self.depth[s] for s in sources), default=0)
             if depth > DEEPEST and node.op in opcodes.ELEMENTWISE and node.shape:
                 self.cuts.add(node)
-            self.depth[node] = 0 if is_memory(node) or node in self.cuts else depth
+            # what a reduction gives is stored as a rule: what is computed from it starts anew
+            self.depth[node] = 0 if stop or node in self.cuts else depth
 
     def _decide(self, node: UOp) -> None:
         if node.op in (Ops.STORE, Ops.SCATTER_ADD) or node in self.cuts:

@@ -37,6 +37,11 @@ class Creation(Handle):
         return cls._of(UOp.full(sizes, fill_value, kind, Device.canonicalize(device)))
 
     @classmethod
+    def const(cls, b: Any, dtype: DType | str | None = None) -> Self:
+        """A scalar constant, shared by all that use it (no leaf of its own)."""
+        return cls._of(UOp.const(b, None if dtype is None else to_dtype(dtype)))
+
+    @classmethod
     def zeros(cls, *shape: Any, **kwargs: Any) -> Self:
         """A tensor of zeros (float32 unless dtype says otherwise)."""
         return cls.full(argfix(*shape), 0.0, **{"dtype": dtypes.default_float(), **kwargs})

@@ -25,6 +25,7 @@ SLOW = frozenset(
 MIDDLE = frozenset({Ops.DIV, Ops.SQRT, Ops.RSQRT, Ops.RECIP})
 LATENCY = 4  # updates of one accumulator wait for each other this many steps
 WORTH_A_PANEL = 32  # passes over a panel from which on strided loads are copied into one
+CACHED = 0.5  # the part of the L2 cache that panels, or a block of rows, may take
 LINE = 64  # bytes of a line of the cache
 FAR = 1024  # elements from one row to the next from which on rows are far apart
 FAR_ROW = 2.0  # what the first access to a far row costs more
@@ -257,7 +258,7 @@ class Profile:
         if self.is_written(index) or not any(p.range in index.ranges for p in inner):
             return 0
         depth = math.prod(p.size or 1 for p in inner)
-        if depth * lanes * register_bytes(index.dtype) > self.target.l2_bytes // 2:
+        if depth * lanes * register_bytes(index.dtype) > self.target.l2_bytes * CACHED:
             return 0
         others = [p for p in self.chain if p.range not in index.ranges]
         return math.prod(p.likely_size for p in others)

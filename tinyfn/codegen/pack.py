@@ -9,14 +9,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from tinyfn.codegen.cost import FAR, WORTH_A_PANEL, Profile
+from tinyfn.codegen.cost import CACHED, FAR, WORTH_A_PANEL, Profile
 from tinyfn.codegen.loops import Loop
 from tinyfn.codegen.normalise import gate_of
 from tinyfn.codegen.ops import register_bytes
 from tinyfn.device import Target
 from tinyfn.uop.ops import Ops, UOp, toposort
-
-CACHED = 0.5  # the part of the L2 cache that panels may take
 
 
 @dataclass

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tinyfn.codegen.cost import Profile
+from tinyfn.codegen.cost import CACHED, Profile
 from tinyfn.codegen.loops import Kernel, Loop, Parallel, outer_chain
 from tinyfn.codegen.pack import choose_panels
 from tinyfn.codegen.tile import reduce_nest
@@ -19,7 +19,6 @@ from tinyfn.uop.ops import Ops, UOp
 from tinyfn.uop.simplify import INDEX_OPS
 
 WANTED = 8  # units for each thread, so that an uneven split costs little
-CACHED = 0.5  # the part of the L2 cache that a block of rows may take
 LEAST = 16  # passes of tiles that share a block of columns
 
 

@@ -11,7 +11,7 @@ import itertools
 import math
 from collections.abc import Iterator
 
-from tinyfn.codegen.cost import Profile, Sheet
+from tinyfn.codegen.cost import CACHED, Profile, Sheet
 from tinyfn.codegen.loops import Block, Kernel, Loop, chain_of
 from tinyfn.device import Target
 from tinyfn.uop.ops import Ops, UOp
@@ -159,7 +159,10 @@ def _search(top: Loop, axis: Loop, chain: list[Loop], profile: Profile, target: 
         and _shares(loop, axis, profile)
         and not any(loop.range in node.ranges for node in packed)
     ]
-    wide = OWN if jammed or not (chain and axis in chain) else WIDE
+    wide: tuple[int, ...] = OWN if jammed or not (chain and axis in chain) else WIDE
+    if jammed and axis in chain:
+        fitting = _fitting_panel(top, axis, profile, target)
+        wide = tuple(own for own in wide if own <= fitting) if fitting >= 2 else wide
     jammed = sorted(jammed, key=lambda loop: -loop.likely_size)[:3]
     for copies in _candidates(axis, wide, jammed, target.registers):
         several = math.prod(copies.values())
@@ -176,6 +179,13 @@ def _search(top: Loop, axis: Loop, chain: list[Loop], profile: Profile, target: 
     for loop, count in best.items():
         loop.copies = count
     _unroll(top, sizes, best, profile)
+
+
+def _fitting_panel(top: Loop, axis: Loop, profile: Profile, target: Target) -> int:
+    """How many vectors of columns, as deep as the sum is, fit into the cache as a panel."""
+    inner = [loop for loop in profile.inside(top) if not loop.independent]
+    depth = math.prod(loop.likely_size for loop in inner)
+    return int(target.l2_bytes * CACHED / (4 * depth * axis.lanes))
 
 
 def _unroll(top: Loop, sizes: list[Text], copies: dict[Loop, int], profile: Profile) -> None:

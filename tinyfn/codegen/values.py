@@ -23,6 +23,15 @@ from tinyfn.uop.ops import Ops, UOp
 from tinyfn.uop.simplify import is_const
 
 
+def wrapped(value: int, kind: str) -> int | float:
+    """A known integer as a register type holds it."""
+    if kind[0] == "f":
+        return float(value)
+    bits = int(kind[1:])
+    low = value % (1 << bits)
+    return low - (1 << bits) if kind[0] == "i" and low >> (bits - 1) else low
+
+
 class Values:
     """Writes the values of nodes, each once in a scope."""
 
@@ -229,9 +238,8 @@ class Values:
     def integer_value(self, x: Position, kind: str) -> Value:
         """An index as data."""
         if x.uniform:
-            if not x.base.terms and kind in ("i64", "f32", "f64"):
-                literal = x.base.constant if kind == "i64" else float(x.base.constant)
-                return self.literal(literal, kind)
+            if not x.base.terms and kind != "b1":
+                return self.literal(wrapped(x.base.constant, kind), kind)
             wide = self.arithmetic.value(x.base)
             return wide if kind == "i64" else self.cast_value(wide, kind)
         if kind in ("i32", "i16", "i8", "u32", "u16", "u8") and x.linear:
@@ -241,15 +249,12 @@ class Values:
     def narrow_lanes(self, x: Position, kind: str) -> Value:
         """base + lane * stride in a narrow type, where it wraps the same."""
         lanes, writer = x.lanes, self.writer
-        bits = int(kind[1:])
         found = Value(writer.let("v", f"viota_{kind}x{lanes}"), kind, lanes)
         if x.stride != 1:
-            wrapped = (x.stride + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
-            wrapped = wrapped % (1 << bits) if kind[0] == "u" else wrapped
-            found = self.operate(Ops.MUL, [found, self.literal(wrapped, kind)])
+            found = self.operate(Ops.MUL, [found, self.literal(wrapped(x.stride, kind), kind)])
         if not x.base.terms and not x.base.constant:
             return found
-        base = self.cast_value(self.arithmetic.value(x.base), kind)
+        base = self.integer_value(Position(x.base), kind)
         return self.operate(Ops.ADD, [found, base])
 
     # *** indices ***

@@ -12,7 +12,7 @@ from tinyfn import call as calls
 from tinyfn.errors import GradientError
 from tinyfn.gradient.rules import GRADIENT, NO_GRADIENT
 from tinyfn.gradient.store import gradient_of_store
-from tinyfn.uop.node import same_shape
+from tinyfn.mixin.core import same_shape
 from tinyfn.uop.ops import CallInfo, Ops, UOp, substitute, toposort
 
 __all__ = ["GRADIENT", "NO_GRADIENT", "compute_gradient", "sweep"]

@@ -6,6 +6,7 @@ else in this package is written with them, so that it means the same for all thr
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -29,73 +30,73 @@ class Core:
     __slots__ = ()
 
     @property
+    @abstractmethod
     def shape(self) -> Any:
         """The size of every axis: an int, or a symbolic size."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def dtype(self) -> DType:
         """The type of the elements."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def device(self) -> Any:
         """Where the value lives."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _alu(self, name: str, *others: Self) -> Self:
         """The elementwise op of that name."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _move(self, name: str, arg: tuple[Any, ...]) -> Self:
         """The movement op of that name, with its validated argument."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _reduce(self, name: str, axes: tuple[int, ...]) -> Self:
         """ADD, MUL, MAX or MIN over axes, which stay as size 1."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _constant(self, value: Any, dtype: DType) -> Self:
         """A scalar constant of shape (); a symbolic integer is allowed as the value."""
-        raise NotImplementedError
 
     @classmethod
+    @abstractmethod
     def _iota(cls, n: Size, dtype: DType, device: Any = None) -> Self:
         """0, 1, ... n-1."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _gather(self, index: Self, axis: int) -> Self:
         """Elements along an axis by number; a number out of range reads 0."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _scatter_add(self, index: Self, values: Self, axis: int) -> Self:
         """This with values added along an axis at their numbers, in order."""
-        raise NotImplementedError
 
     @staticmethod
+    @abstractmethod
     def _symbolic(x: Any) -> bool:
         """Whether x is a symbolic integer."""
-        raise NotImplementedError
 
+    @abstractmethod
     def cast(self, dtype: DType) -> Self:
         """The values in another dtype."""
-        raise NotImplementedError
 
+    @abstractmethod
     def bitcast(self, dtype: DType) -> Self:
         """The same bits as another dtype of the same width."""
-        raise NotImplementedError
 
+    @abstractmethod
     def contiguous(self, **kwargs: Any) -> Self:
         """The values stored row-major."""
-        raise NotImplementedError
 
+    @abstractmethod
     def contiguous_backward(self) -> Self:
         """The same values; the gradient is stored before it goes on."""
-        raise NotImplementedError
 
+    @abstractmethod
     def detach(self) -> Self:
         """The same values with no gradient."""
-        raise NotImplementedError
 
     # *** what follows from them ***
 

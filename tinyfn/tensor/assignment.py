@@ -9,9 +9,9 @@ from tinyfn.device import Device
 from tinyfn.dtype import dtypes
 from tinyfn.errors import ArgumentError, DTypeError, ShapeError
 from tinyfn.helpers import prod
+from tinyfn.mixin.core import same_shape
 from tinyfn.tensor.base import Handle
 from tinyfn.tensor.creation import Creation
-from tinyfn.uop.node import same_shape
 from tinyfn.uop.ops import Ops, UOp
 
 

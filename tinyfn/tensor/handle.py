@@ -14,6 +14,7 @@ from tinyfn.dtype import decode_small
 from tinyfn.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from tinyfn.gradient import compute_gradient
 from tinyfn.helpers import prod
+from tinyfn.mixin.core import same_shape
 from tinyfn.tensor.data import (
     SMALL_FLOATS,
     host_array,
@@ -23,7 +24,6 @@ from tinyfn.tensor.data import (
 )
 from tinyfn.tensor.placement import Placement
 from tinyfn.uop.info import CallInfo
-from tinyfn.uop.node import same_shape
 from tinyfn.uop.ops import Ops, UOp, toposort
 
 

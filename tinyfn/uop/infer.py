@@ -6,6 +6,7 @@ so that chains of any length work.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
@@ -369,3 +370,14 @@ BOUNDS: dict[Ops, Rule] = {
     Ops.WHERE: _bounds_where,
     Ops.CAST: lambda node: node.src[0].bounds if node.src[0].dtype.kind != "float" else None,
 }
+
+# *** what a graph is, whoever built it ***
+
+
+def structural_key(node: Any) -> bytes:
+    """A digest of the graph below the node; sources have theirs already."""
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(f"{node.op.name} {node.dtype.name} {node.arg!r}".encode())
+    for source in node.src:
+        digest.update(source.key)
+    return digest.digest()

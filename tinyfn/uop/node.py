@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from tinyfn.dtype import DType, Invalid, const_key, dtypes
 from tinyfn.errors import ArgumentError, DeviceError, ShapeError
 from tinyfn.helpers import prod
 from tinyfn.mixin import OpMixin
+from tinyfn.mixin.core import same_shape
 from tinyfn.uop import infer, opcodes, render, rewrite, simplify
 from tinyfn.uop.construct import Construct
 from tinyfn.uop.info import Device, FullInfo, pack
@@ -141,7 +141,7 @@ class UOp(Construct, OpMixin):
         count = len(self.device)
         return tuple(s // count if i == self.axis else s for i, s in enumerate(self.shape))
 
-    key = infer.derived("_key", lambda n: structural_key(n))
+    key = infer.derived("_key", infer.structural_key)
 
     @property
     def base(self) -> UOp:
@@ -410,20 +410,3 @@ class UOp(Construct, OpMixin):
         packed, symbols = pack(shape)
         info = FullInfo(next_number(), device, packed)
         return UOp(Ops.FULL, dtype, (UOp.const(value, dtype), *symbols), info)
-
-
-def same_shape(a: Sequence[Any], b: Sequence[Any]) -> bool:
-    """Whether two shapes are equal, symbolic sizes by identity."""
-    return len(a) == len(b) and all(
-        x is y or (isinstance(x, int) and isinstance(y, int) and x == y)
-        for x, y in zip(a, b, strict=True)
-    )
-
-
-def structural_key(node: UOp) -> bytes:
-    """A digest of the graph below the node; sources have theirs already."""
-    digest = hashlib.blake2b(digest_size=16)
-    digest.update(f"{node.op.name} {node.dtype.name} {node.arg!r}".encode())
-    for source in node.src:
-        digest.update(source.key)
-    return digest.digest()

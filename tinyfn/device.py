@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, overload
@@ -192,8 +193,9 @@ class Storage:
     def __init__(self, address: int, free: Callable[[int], None] | None, owner: Any) -> None:
         self.address, self._free, self.owner = address, free, owner
 
-    def __del__(self) -> None:
-        if self._free is not None:
+    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        # when the interpreter exits, the parts of the allocator go in any order
+        if self._free is not None and not ending():
             self._free(self.address)
 
 

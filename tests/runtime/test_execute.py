@@ -71,3 +71,17 @@ def test_plain_python_gives_the_same():
     with Context(NATIVE=0):
         plain = (x * 2 + 1).sum(1).numpy()
     np.testing.assert_array_equal(plain, (x * 2 + 1).sum(1).numpy())
+
+
+def test_large_outputs_may_lie_at_any_address():
+    count = Device["CPU"].target.l3_bytes // 4 + 4096
+    if count > 1 << 26:
+        pytest.skip("the last level cache is too large for a quick test")
+    raw = np.zeros(count * 4 + 128, np.uint8)
+    start = -raw.ctypes.data % 64 + 16
+    values = raw[start : start + count * 4].view(np.float32)
+    target = Tensor.from_blob(values.ctypes.data, (count,))
+    target.assign(Tensor.ones(count) * 3 + 1).realize()
+    assert (values == 4).all()
+    assert not raw[:start].any()
+    assert not raw[start + count * 4 :].any()

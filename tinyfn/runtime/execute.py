@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -32,6 +33,11 @@ class Program:
     def name(self) -> str:
         """The kernel's name."""
         return self.generated.name
+
+    @functools.cached_property
+    def streams(self) -> bool:
+        """Whether it writes past the caches, which needs memory at multiples of 64 bytes."""
+        return "vstream_" in self.generated.source
 
 
 @dataclass
@@ -112,6 +118,16 @@ def program_of(sink: UOp) -> Program:
     return _programs[(sink, Device[Device.DEFAULT].target)]
 
 
+def unaligned_program_of(sink: UOp) -> Program:
+    """The program of a kernel graph for memory at any address: without streaming stores."""
+    target = replace(Device[Device.DEFAULT].target, l3_bytes=1 << 60)
+    key = sink, target
+    if key not in _programs:
+        generated = codegen.generate(sink, target)
+        _programs[key] = Program(generated, cache.fetch([generated.source])[0])
+    return _programs[key]
+
+
 def memory_of(argument: UOp) -> tuple[Buffer, ...]:
     """The buffers of an argument: one, or one a slot."""
     found = argument.buffer
@@ -149,6 +165,8 @@ def _kernel_step(call: UOp) -> Step:
     program = program_of(call.src[0])
     arguments = [call.src[1 + slot] for slot in program.generated.buffers]
     memory = [memory_of(a) for a in arguments]
+    if program.streams and any(is_unaligned(b) for m in memory for b in m):
+        program = unaligned_program_of(call.src[0])
     slots = _slots_of(call, arguments)
 
     step = Step(call, lambda variables: run_kernel(step, variables), memory, program, len(slots))
@@ -160,6 +178,11 @@ def values_of(step: Step, slot: int, variables: dict[str, int]) -> list[int]:
     """The ints that a kernel takes after its memory."""
     assert step.program is not None
     return [slot if n == "slot" else variables[n] for n in step.program.generated.variables]
+
+
+def is_unaligned(buffer: Buffer) -> bool:
+    """Whether memory begins in the middle of a cache line; only somebody else's can."""
+    return buffer.is_allocated and buffer.address % 64 != 0
 
 
 def size_under(size: Any, variables: dict[str, int]) -> int:

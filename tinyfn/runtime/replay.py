@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tinyfn.device import Buffer
+from tinyfn.errors import KernelError
 from tinyfn.helpers import NATIVE
 from tinyfn.runtime import execute
 from tinyfn.runtime.cpu import share
@@ -29,6 +30,7 @@ class Segment:
     values: list[tuple[int, str]]
     sizes: list[tuple[int, Step]]
     quick: bool
+    streams: bool
     bound: dict[str, int] | None = None
 
 
@@ -108,7 +110,8 @@ def _pack(group: list[Step], variables: dict[str, int], movable: dict[int, Buffe
         if not isinstance(generated.extent, int):
             sizes.append((table.extent(number), step))
     quick = seconds_known and len(group) < 32
-    return Segment(table, group, places, values, sizes, quick)
+    streams = any(s.program.streams for s in group if s.program is not None)
+    return Segment(table, group, places, values, sizes, quick, streams)
 
 
 def _launch(step: Step, variables: dict[str, int]) -> tuple[Launch, bool]:
@@ -136,6 +139,11 @@ def _run_segment(
         buffer = replaced.get(identity)
         if buffer is not None:
             address = buffer.address
+            if segment.streams and address % 64:
+                raise KernelError(
+                    "a recorded kernel writes past the caches and needs inputs at multiples of 64 "
+                    f"bytes, got memory at {address:#x}; pass a .clone() of the tensor"
+                )
             for place in places:
                 words[place] = address
     if (segment.values or segment.sizes) and variables is not segment.bound:

@@ -44,6 +44,8 @@ class Places:
 
     def of(self, node: UOp) -> UOp:
         """The buffer that holds a node's elements."""
+        while self._is_state_or_view(node):
+            node = node.src[0]
         if node in self.table:
             return self.table[node]
         if node.op in (Ops.BUFFER, Ops.PARAM):
@@ -54,13 +56,18 @@ class Places:
             template, renamed = self.instance(node.src[1])
             found: UOp = template.results[slot].substitute(renamed)
             return found
-        if node.op in opcodes.MOVEMENT or node.op in (Ops.AFTER, Ops.DETACH):
-            return self.of(node.src[0])
         if node.op is Ops.MSELECT:
             return self.of(node.src[0]).mselect(node.arg)
         if node.op is Ops.MSTACK:
             return UOp(Ops.MSTACK, node.dtype, tuple(self.of(s) for s in node.src))
         return self.temporary(node)
+
+    def _is_state_or_view(self, node: UOp) -> bool:
+        """Whether the node is the memory of its source, seen or filled in another way."""
+        if node in self.table or node in self.cuts:
+            return False
+        is_state = node.op is Ops.AFTER and calls.output_slot(node) is None
+        return is_state or node.op in opcodes.MOVEMENT or node.op is Ops.DETACH
 
     def instance(self, call: UOp) -> tuple[Any, dict[UOp, UOp]]:
         """A precompiled body for this call: its schedule, and its memory by other names."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tinyfn import call as calls
 from tinyfn.errors import ScheduleError
+from tinyfn.schedule.cycle import states_before
 from tinyfn.schedule.fuse import Fuser, Kernel
 from tinyfn.schedule.graph import Places, strip_views
 from tinyfn.uop import opcodes
@@ -125,21 +126,22 @@ class Orderer:
 
     def _sorted(self) -> list[Item]:
         """Items after what they need, and writers after the readers of what they overwrite."""
-        waits: dict[int, set[int]] = {
-            item.number: {n.number for n in item.needs} for item in self.order
-        }
+        needs = {item.number: {n.number for n in item.needs} for item in self.order}
+        waits = {number: set(needed) for number, needed in needs.items()}
+        readers: dict[UOp, list[Item]] = {}
+        for item in self.order:
+            for state in dict.fromkeys(item.reads):
+                readers.setdefault(state, []).append(item)
         for writer in self.order:
-            state = [self._base(s) for s in _state_before(writer.root)]
-            for reader in self.order:
-                if reader is writer or not any(s in state for s in reader.reads):
-                    continue
-                if not self._follows(reader, writer, waits):
+            overwritten = dict.fromkeys(self._base(s) for s in states_before(writer.root))
+            for reader in (r for state in overwritten for r in readers.get(state, ())):
+                if reader is not writer and not self._follows(reader, writer, needs):
                     waits[writer.number].add(reader.number)
         return _topological(self.order, waits)
 
     @staticmethod
-    def _follows(item: Item, other: Item, waits: dict[int, set[int]]) -> bool:
-        """Whether the item waits for the other, directly or not."""
+    def _follows(item: Item, other: Item, needs: dict[int, set[int]]) -> bool:
+        """Whether the item needs the other, directly or not."""
         stack, seen = [item.number], set()
         while stack:
             top = stack.pop()
@@ -147,42 +149,45 @@ class Orderer:
                 return True
             if top not in seen:
                 seen.add(top)
-                stack += waits[top]
+                stack += needs[top]
         return False
 
 
-def _state_before(root: UOp) -> list[UOp]:
-    """The states of memory that running this root overwrites."""
-    if root.op is Ops.STORE:
-        return [root.src[0]]
-    if root.op is Ops.CALL:
-        return [root.src[1 + s] for s in calls.stored_arguments(root.src[0])]
-    return []
-
-
 def _topological(items: list[Item], waits: dict[int, set[int]]) -> list[Item]:
-    """Kahn's algorithm, the earliest made first."""
-    done: set[int] = set()
+    """Kahn's algorithm, in rounds; within a round the earliest made first."""
+    followers: dict[int, list[Item]] = {}
+    for item in items:
+        for number in waits[item.number]:
+            followers.setdefault(number, []).append(item)
+    missing = {item.number: len(waits[item.number]) for item in items}
     ordered: list[Item] = []
-    rest = list(items)
-    while rest:
-        ready = [i for i in rest if waits[i.number] <= done]
-        if not ready:
-            raise ScheduleError(
-                "stores wait for one another: a value reads memory both before and after it is "
-                "overwritten; call .contiguous() on the value that should keep the old contents"
-            )
-        for item in ready:
-            done.add(item.number)
-            ordered.append(item)
-        rest = [i for i in rest if i.number not in done]
+    ready = [item for item in items if not missing[item.number]]
+    while ready:
+        ordered += ready
+        found = []
+        for follower in (f for item in ready for f in followers.get(item.number, ())):
+            missing[follower.number] -= 1
+            if not missing[follower.number]:
+                found.append(follower)
+        ready = sorted(found, key=lambda item: item.number)
+    if len(ordered) < len(items):
+        raise ScheduleError(
+            "stores wait for one another: a value reads memory both before and after it is "
+            "overwritten; call .contiguous() on the value that should keep the old contents"
+        )
     return ordered
 
 
 def stored_at(node: UOp, places: Places) -> UOp:
     """The memory, seen in the node's shape, where a finished root is."""
-    if node.op in opcodes.MOVEMENT and node not in places.cuts:
-        return node.with_src((stored_at(node.src[0], places), *node.src[1:]))
-    if node.op is Ops.AFTER and calls.output_slot(node) is None:
-        return stored_at(node.src[0], places)
-    return places.of(node)
+    views = []
+    while True:
+        if node.op in opcodes.MOVEMENT and node not in places.cuts:
+            views.append(node)
+        elif node.op is not Ops.AFTER or calls.output_slot(node) is not None:
+            break
+        node = node.src[0]
+    seen = places.of(node)
+    for view in reversed(views):
+        seen = view.with_src((seen, *view.src[1:]))
+    return seen

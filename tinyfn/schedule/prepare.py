@@ -7,6 +7,7 @@ from typing import cast
 from tinyfn.dtype import dtypes
 from tinyfn.helpers import prod
 from tinyfn.schedule.cut import elements, is_contraction, value_sources
+from tinyfn.schedule.cycle import break_cycles
 from tinyfn.schedule.graph import is_whole, strip_reshapes
 from tinyfn.uop import opcodes
 from tinyfn.uop.ops import Ops, Rules, UOp, rewrite, substitute, toposort
@@ -97,7 +98,7 @@ def _padded(flat: UOp, op: Ops, size: int) -> UOp:
 
 def prepare(root: UOp) -> UOp:
     """The graph ready for fusing."""
-    return keep_old_values(cast(UOp, rewrite(root, PREPARE)))
+    return break_cycles(keep_old_values(cast(UOp, rewrite(root, PREPARE))))
 
 
 def keep_old_values(root: UOp) -> UOp:

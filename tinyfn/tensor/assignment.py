@@ -67,14 +67,17 @@ class Assignment(Creation):
             self._give_memory()
         kind = self.dtype
         given = value.cast(kind) if isinstance(value, Handle) else type(self)(value, dtype=kind)
-        if self._is_basic_index(index):
+        if _is_mask(index, self.shape) and given.numel() == 1:
+            mask = index.reshape((*index.shape, *(1,) * (self.ndim - index.ndim)))
+            self.assign(mask._broadcast_to(self.shape).where(given.reshape(()), self))
+        elif self._is_basic_index(index):
             view = self.view_of(index)
             if view.uop is not self.uop or isinstance(value, Handle):
                 view.assign(_fit(given, view))
             else:
                 view.assign(given)
-            return
-        self._store_at(index, given)
+        else:
+            self._store_at(index, given)
 
     def _give_memory(self) -> None:
         """Put the value into memory of its own, to be written in place."""
@@ -140,6 +143,12 @@ class Assignment(Creation):
 
     def __irshift__(self, x: Any) -> Self:
         return self.assign(self >> x)
+
+
+def _is_mask(index: Any, shape: tuple[Any, ...]) -> bool:
+    if not isinstance(index, Handle) or index.dtype is not dtypes.bool or not index.ndim:
+        return False
+    return same_shape(index.shape, shape[: index.ndim])
 
 
 def _fit(value: Handle, view: Handle) -> Handle:

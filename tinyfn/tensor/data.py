@@ -86,7 +86,7 @@ def node_from(data: Any, device: Any, dtype: DType | None) -> UOp:
     if data is None:
         return _data_node(np.zeros((0,), np.float32), device, dtype or dtypes.default_float())
     if isinstance(data, bool | int | float) or data is Invalid:
-        kind = dtypes.from_py(data) if dtype is None else dtype
+        kind = _kind_of([data]) if dtype is None else dtype
         return UOp.full((), data, kind, device)
     if isinstance(data, bytes | bytearray | memoryview):
         raw = np.frombuffer(data, dtype=storage_dtype(dtype or dtypes.uint8))
@@ -95,6 +95,7 @@ def node_from(data: Any, device: Any, dtype: DType | None) -> UOp:
         return _node_from_list(data, device, dtype)
     if isinstance(data, np.ndarray | np.generic) or hasattr(data, "__array__"):
         array = np.asarray(data)
+        array = array.astype(array.dtype.newbyteorder("="), copy=False)
         source = from_numpy_dtype(array.dtype)
         bits = source in SMALL_FLOATS
         array = array.view(storage_dtype(source)) if bits else array
@@ -107,13 +108,12 @@ def node_from(data: Any, device: Any, dtype: DType | None) -> UOp:
 
 
 def _node_from_list(data: Any, device: Any, dtype: DType | None) -> UOp:
+    data = _without_arrays(data)
     shape = _shape_of_list(data)
     flat = list(data)
     for _ in shape[1:]:
         flat = [item for sub in flat for item in sub]
-    if any(hasattr(item, "uop") for item in flat):
-        flat = [item.item() if hasattr(item, "uop") else item for item in flat]
-    kind = dtypes.from_py(flat) if dtype is None else dtype
+    kind = _kind_of(flat) if dtype is None else dtype
     if kind.kind in ("int", "uint"):
         array = np.array([dtypes.as_const(v, kind) for v in flat], storage_dtype(kind))
     else:
@@ -121,8 +121,32 @@ def _node_from_list(data: Any, device: Any, dtype: DType | None) -> UOp:
     return _data_node(array.reshape(shape), device, kind)
 
 
+def _without_arrays(item: Any) -> Any:
+    """Nested lists with arrays and tensors in them as lists, too."""
+    if isinstance(item, list | tuple):
+        return [_without_arrays(part) for part in item]
+    if isinstance(item, np.ndarray | np.generic) or hasattr(item, "uop"):
+        return item.tolist()
+    return item
+
+
+def _kind_of(flat: list[Any]) -> DType:
+    """The dtype for Python values: the default one, wider where an int does not fit."""
+    kind = dtypes.from_py(flat)
+    if kind.kind not in ("int", "uint") or not flat:
+        return kind
+    low, high = min(flat), max(flat)
+    kinds = [k for k in (kind, dtypes.int64, dtypes.uint64) if k.min <= low and high <= k.max]
+    if not kinds:
+        raise DTypeError(
+            f"expected ints that fit in 64 bits, got {low if low < -(2**63) else high}; give a "
+            "dtype to wrap them, or use floats"
+        )
+    return kinds[0]
+
+
 def _shape_of_list(data: Any) -> tuple[int, ...]:
-    if not isinstance(data, list | tuple):
+    if not isinstance(data, list):
         return ()
     shapes = {_shape_of_list(item) for item in data}
     if len(shapes) > 1:

@@ -173,7 +173,7 @@ def _readers_of(states: dict[UOp, UOp], roots: list[UOp], others: list[UOp]) -> 
         if other in known:
             continue
         graph = toposort([other], enter_calls=False)
-        reads = any(s in states for n in graph if n.op is not Ops.STORE for s in _value_sources(n))
+        reads = any(s in states for n in graph for s in _value_sources(n))
         writes = any(
             place in memories for n in graph if n not in known for place in calls.stored_places(n)
         )
@@ -186,6 +186,4 @@ def _value_sources(node: UOp) -> tuple[UOp, ...]:
     """Sources that the node reads as values (not as memory that is written)."""
     if node.op is Ops.AFTER:
         return ()
-    if node.op is Ops.CALL:
-        return node.src[1:]
-    return node.src
+    return node.src[1:] if node.op in (Ops.STORE, Ops.CALL) else node.src

@@ -6,7 +6,7 @@ from typing import Any, Self, cast
 
 from tinyfn import live
 from tinyfn.device import Device
-from tinyfn.dtype import dtypes
+from tinyfn.dtype import Invalid, dtypes
 from tinyfn.errors import ArgumentError, DTypeError, ShapeError
 from tinyfn.helpers import prod
 from tinyfn.mixin.core import same_shape
@@ -90,13 +90,17 @@ class Assignment(Creation):
 
     def _store_at(self, index: Any, value: Handle) -> None:
         """Write values at the places an index with tensors selects; the last of equals wins."""
-        places = type(self).arange(prod(self.shape)).cast(dtypes.int64).reshape(self.shape)[index]
+        # numbered from 1: an index out of range reads 0, and 0 writes nothing
+        numbers = type(self).arange(1, prod(self.shape) + 1, dtype=dtypes.int64)
+        places = numbers.reshape(self.shape)[index]
         flat = places.reshape(-1).contiguous()
         values = _fit(value, places).reshape(-1).contiguous()
 
         def store_each(memory: UOp, where: UOp, what: UOp) -> UOp:
             i = UOp.range(where.shape[0], 0)
-            return memory.flatten()[where[i].cast(dtypes.weakint)].store(what[i]).end(i).sink()
+            number = where[i].cast(dtypes.weakint)
+            place = (number > 0).where(number - 1, UOp.const(Invalid, dtypes.weakint))
+            return memory.flatten()[place].store(what[i]).end(i).sink()
 
         target = self if self.uop.base is self.uop else self.contiguous()
         written = cast(Any, type(self)).custom_kernel(target, flat, values, fxn=store_each)[0]

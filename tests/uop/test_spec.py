@@ -129,7 +129,6 @@ BROKEN_MEMORY: list[tuple[str, Callable[[], UOp], str]] = [
         "output 1 of 1",
     ),
     ("one_device", lambda: node(Ops.ADD, F, a, buffer(2, 3, device="CPU:1")), "CPU and CPU:1"),
-    ("one_axis", lambda: node(Ops.ADD, F, parts(2, 2).unshard(0), parts(4, 1).unshard(1)), "axes"),
     ("slots_have_parts", lambda: node(Ops.UNSHARD, F, a, arg=0), "got device CPU"),
     ("slots_have_parts", lambda: parts(2).unshard(0).mselect(0), "sharded along axis 0"),
     ("slots_have_parts", lambda: parts(2).mselect(2), "slot 2 of 2"),

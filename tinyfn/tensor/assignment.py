@@ -70,6 +70,10 @@ class Assignment(Creation):
         if _is_mask(index, self.shape) and given.numel() == 1:
             mask = index.reshape((*index.shape, *(1,) * (self.ndim - index.ndim)))
             self.assign(mask._broadcast_to(self.shape).where(given.reshape(()), self))
+        elif self._crosses_slots(index):
+            whole = self._of(self.uop.shard(self.uop.device))
+            whole[index] = given
+            self.assign(whole)
         elif self._is_basic_index(index):
             view = self.view_of(index)
             if view.uop is not self.uop or isinstance(value, Handle):
@@ -78,6 +82,12 @@ class Assignment(Creation):
                 view.assign(given)
         else:
             self._store_at(index, given)
+
+    def _crosses_slots(self, index: Any) -> bool:
+        """Whether the index asks for places that are not in every slot's part alike."""
+        if self.uop.axis is None:
+            return False
+        return not self._is_basic_index(index) or self.view_of(index).uop.axis is None
 
     def _give_memory(self) -> None:
         """Put the value into memory of its own, to be written in place."""
@@ -93,8 +103,8 @@ class Assignment(Creation):
         # numbered from 1: an index out of range reads 0, and 0 writes nothing
         numbers = type(self).arange(1, prod(self.shape) + 1, dtype=dtypes.int64)
         places = numbers.reshape(self.shape)[index]
-        flat = places.reshape(-1).contiguous()
-        values = _fit(value, places).reshape(-1).contiguous()
+        flat = self._beside(places.reshape(-1)).contiguous()
+        values = self._beside(_fit(value, places).reshape(-1)).contiguous()
 
         def store_each(memory: UOp, where: UOp, what: UOp) -> UOp:
             i = UOp.range(where.shape[0], 0)
@@ -108,6 +118,12 @@ class Assignment(Creation):
             live.rebase(self.uop, written.uop)
         else:
             self.assign(written)
+
+    def _beside(self, other: Self | Handle) -> Self:
+        """The other tensor where this one is."""
+        where = self.uop.device
+        node = other.uop if other.uop.device == where else other.uop.copy_to_device(where)
+        return self._of(node)
 
     def __iadd__(self, x: Any) -> Self:
         return self.assign(self + x)

@@ -109,7 +109,8 @@ class Handle(RandomMixin, OpMixin):
 
     def _from_list(self, values: list[int]) -> Self:
         wide = max(map(abs, values), default=0) > 2**31 - 1
-        return type(self)(values, dtype=dtypes.int64 if wide else dtypes.int32)
+        kind = dtypes.int64 if wide else dtypes.int32
+        return type(self)(values, device=self.uop.device, dtype=kind)
 
     def cast(self, dtype: DType | str) -> Self:
         """The values in another dtype: floats round, float to int truncates, ints wrap."""

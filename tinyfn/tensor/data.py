@@ -65,7 +65,8 @@ def host_array(node: UOp) -> Any:
     chain = [n for n in itertools.chain([node], views_of(node)) if n.op is Ops.UNSHARD]
     memory = node.base.buffer
     if isinstance(memory, tuple):
-        parts = [m.array().reshape(node.base.max_shape) for m in memory]
+        part_shape = chain[0].src[0].max_shape if chain else node.base.max_shape
+        parts = [m.array().reshape(part_shape) for m in memory]
         whole = np.concatenate(parts, axis=chain[0].arg) if chain else parts[0]
         return whole.reshape(node.max_shape)
     shape = node.base.max_shape if not all(isinstance(s, int) for s in node.shape) else node.shape

@@ -232,6 +232,8 @@ class Construct:
 
     def shard(self, devices: tuple[str, ...], axis: int | None = None) -> Self:
         """The value over several slots: a copy on each, or its parts along an axis."""
+        if axis is None and self.axis is not None:
+            return self._new(Ops.COPY, self.dtype, (self,), devices)
         copied = self.copy_to_device(devices)
         if axis is None:
             return copied

@@ -172,6 +172,7 @@ DEVICE: dict[Ops, Rule] = {
 
 
 def _axis_common(node: Any) -> Any:
+    """The first operand's; those sharded in another way are gathered and cut again."""
     for source in node.src:
         if source.axis is not None:
             return source.axis
@@ -236,10 +237,8 @@ def _axis_flip(node: Any) -> Any:
 
 def _axis_gather(node: Any) -> Any:
     table, index = node.src[0].axis, node.src[1].axis
-    if table is None:
+    if table is None or table == node.arg:
         return None if index is None else index + node.arg
-    if table == node.arg:
-        return None
     return table if table < node.arg else table + len(node.src[1].shape) - 1
 
 

@@ -295,12 +295,6 @@ class UOp(Construct, OpMixin):
                 f"expected the operands of {op.name} on the same device, got {listed}; "
                 "move one of them with .to(device) or .shard(devices)"
             )
-        axes = {s.axis for s in src if s.axis is not None}
-        if len(axes) > 1:
-            raise DeviceError(
-                f"expected the operands of {op.name} sharded along the same axis, got axes "
-                f"{sorted(axes)}; reshard one of them with .shard(devices, axis)"
-            )
 
     def _move(self, name: str, arg: Sequence[Any]) -> UOp:
         op = Ops[name]

@@ -92,13 +92,6 @@ def one_device(node: Node) -> str | None:
     return f"got {' and '.join(map(str, devices))}" if len(devices) > 1 else None
 
 
-@rule(*opcodes.ELEMENTWISE)
-def one_axis(node: Node) -> str | None:
-    """What an elementwise op combines is sharded along one axis."""
-    axes = dict.fromkeys(s.axis for s in node.src if s.axis is not None)
-    return f"got axes {list(axes)}" if len(axes) > 1 else None
-
-
 @rule(Ops.UNSHARD, Ops.SHARD, Ops.MSELECT, Ops.ALLREDUCE)
 def slots_have_parts(node: Node) -> str | None:
     """What combines or chooses parts takes a value on several slots that has no sharded axis."""
@@ -271,7 +264,6 @@ MEMORY: tuple[Rule, ...] = (
     after_waits,
     output_has_call,
     one_device,
-    one_axis,
     slots_have_parts,
     axis_is_there,
     stacked_alike,

@@ -133,8 +133,10 @@ def _gradient_of_body(call: UOp, by_output: dict[int, UOp]) -> list[tuple[UOp, U
     seeds: dict[UOp, UOp] = {}
     extra: list[UOp] = []
     for slot, gradient in sorted(by_output.items()):
-        seed = calls.parameter(gradient, len(arguments) + len(extra))
         output = body.src[slot]
+        if gradient.device is None and isinstance(output.device, tuple):
+            gradient = gradient.copy_to_device(output.device)  # a constant, wanted on every slot
+        seed = calls.parameter(gradient, len(arguments) + len(extra))
         seeds[output] = seeds[output] + seed if output in seeds else seed
         extra.append(gradient)
     found = sweep(seeds, wanted)

@@ -12,7 +12,7 @@ from tinyfn.helpers import prod
 from tinyfn.mixin.core import same_shape
 from tinyfn.tensor.base import Handle
 from tinyfn.tensor.creation import Creation
-from tinyfn.uop.ops import Ops, UOp
+from tinyfn.uop.ops import Ops, UOp, substitute
 
 
 class Assignment(Creation):
@@ -41,9 +41,19 @@ class Assignment(Creation):
         if memory.op not in (Ops.BUFFER, Ops.AFTER):
             self.uop = value.contiguous() if value.base.op is Ops.BUFFER else value
             return self
+        parts = _crossed(target)
+        if parts is not None:
+            target, value = parts, self._of(parts)._whole_with(target, value)
         changed = memory.after(target.store(value))
         live.rebase(memory, changed)
         return self
+
+    def _whole_with(self, view: UOp, value: UOp) -> UOp:
+        """A copy of all parts on every slot, with the value written at the view of it."""
+        whole = self._of(self.uop.shard(self.uop.device))
+        whole._give_memory()
+        (seen,) = substitute([view], {self.uop: whole.uop})
+        return whole.uop.after(seen.store(value))
 
     def _assigned_value(self, x: Any) -> UOp:
         other = x if isinstance(x, Handle) else type(self)(x, dtype=self.dtype)
@@ -70,24 +80,18 @@ class Assignment(Creation):
         if _is_mask(index, self.shape) and given.numel() == 1:
             mask = index.reshape((*index.shape, *(1,) * (self.ndim - index.ndim)))
             self.assign(mask._broadcast_to(self.shape).where(given.reshape(()), self))
-        elif self._crosses_slots(index):
-            whole = self._of(self.uop.shard(self.uop.device))
-            whole[index] = given
-            self.assign(whole)
         elif self._is_basic_index(index):
             view = self.view_of(index)
             if view.uop is not self.uop or isinstance(value, Handle):
                 view.assign(_fit(given, view))
             else:
                 view.assign(given)
+        elif self.uop.axis is not None:
+            whole = self._of(self.uop.shard(self.uop.device))
+            whole[index] = given
+            self.assign(whole)
         else:
             self._store_at(index, given)
-
-    def _crosses_slots(self, index: Any) -> bool:
-        """Whether the index asks for places that are not in every slot's part alike."""
-        if self.uop.axis is None:
-            return False
-        return not self._is_basic_index(index) or self.view_of(index).uop.axis is None
 
     def _give_memory(self) -> None:
         """Put the value into memory of its own, to be written in place."""
@@ -163,6 +167,16 @@ class Assignment(Creation):
 
     def __irshift__(self, x: Any) -> Self:
         return self.assign(self >> x)
+
+
+def _crossed(view: UOp) -> UOp | None:
+    """The parts below a view that is not a view of every slot's part alike."""
+    node = view
+    while view.axis is None and node is not node.base:
+        if node.op is Ops.UNSHARD:
+            return node
+        node = node.src[0]
+    return None
 
 
 def _is_mask(index: Any, shape: tuple[Any, ...]) -> bool:

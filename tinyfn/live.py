@@ -173,17 +173,27 @@ def _readers_of(states: dict[UOp, UOp], roots: list[UOp], others: list[UOp]) -> 
         if other in known:
             continue
         graph = toposort([other], enter_calls=False)
-        reads = any(s in states for n in graph for s in _value_sources(n))
         writes = any(
             place in memories for n in graph if n not in known for place in calls.stored_places(n)
         )
-        if reads and not writes:
+        if not writes and _reads(other, states, known):
             readers.append(other)
     return readers
 
 
-def _value_sources(node: UOp) -> tuple[UOp, ...]:
-    """Sources that the node reads as values (not as memory that is written)."""
-    if node.op is Ops.AFTER:
-        return ()
-    return node.src[1:] if node.op in (Ops.STORE, Ops.CALL) else node.src
+def _reads(value: UOp, states: dict[UOp, UOp], known: set[UOp]) -> bool:
+    """Whether the value, or an effect below it that is not known, reads one of the states.
+
+    The memory that a store writes to is not read by it.
+    """
+    stack, seen = [value], {value}
+    while stack:
+        node = stack.pop()
+        sources = node.src[1:] if node.op in (Ops.STORE, Ops.CALL) else node.src
+        if node.op is Ops.AFTER:
+            sources = (node.src[0], *(e for e in node.src[1:] if e not in known))
+        elif any(s in states for s in sources):
+            return True
+        stack += [s for s in sources if s not in seen]
+        seen.update(sources)
+    return False

@@ -117,11 +117,21 @@ class Assignment(Creation):
             return memory.flatten()[place].store(what[i]).end(i).sink()
 
         target = self if self.uop.base is self.uop else self.contiguous()
-        written = cast(Any, type(self)).custom_kernel(target, flat, values, fxn=store_each)[0]
+        kernel = cast(Any, type(self)).custom_kernel
+        written = kernel(target, flat, values, fxn=store_each, grad_fxn=self._gradient_of_places)[0]
         if target is self:
             live.rebase(self.uop, written.uop)
         else:
             self.assign(written)
+
+    @classmethod
+    def _gradient_of_places(cls, g: UOp, call: UOp) -> tuple[Self, None, Self]:
+        """What was overwritten gets 0, each value the gradient of its place."""
+        flat, places = cls._of(g).flatten(), cls._of(call.src[2]) - 1
+        ones = flat._constant(1.0, flat.dtype)._broadcast_to(places.shape)
+        count = flat._constant(0.0, flat.dtype)._broadcast_to(flat.shape)
+        count = count._scatter_add(places, ones, 0)
+        return count.eq(0).where(flat, 0).reshape(g.shape), None, flat._gather(places, 0)
 
     def _beside(self, other: Self | Handle) -> Self:
         """The other tensor where this one is."""

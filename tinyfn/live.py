@@ -86,7 +86,7 @@ def plan(targets: Iterable[UOp]) -> Plan:
         stale = [
             holder
             for holder, gradient in lonely
-            if gradient in readers and gradient not in random and holder.uop.base not in states
+            if gradient in readers and gradient not in random and not _is_of(holder, states)
         ]
         dropped = {holder.grad.uop for holder in stale}
         roots += [_root(r) for r in readers if r not in dropped]
@@ -115,6 +115,11 @@ def _gradients_held_by_their_tensor_only() -> list[tuple[Any, UOp]]:
         if gradient is not None and sys.getrefcount(gradient) <= 3 and not is_stored(gradient.uop):
             found.append((tensor, gradient.uop))
     return found
+
+
+def _is_of(tensor: Any, states: dict[UOp, UOp]) -> bool:
+    """Whether the tensor's own memory is about to be overwritten, as a parameter's is by a step."""
+    return tensor.uop.base.op in (Ops.BUFFER, Ops.AFTER) and tensor.uop.buf_uop in states.values()
 
 
 def _root(node: UOp) -> UOp:
@@ -168,9 +173,10 @@ def _readers_of(states: dict[UOp, UOp], roots: list[UOp], others: list[UOp]) -> 
     """Pending values that read memory which is about to be overwritten; writers wait instead."""
     known = set(toposort(roots, enter_calls=False))
     memories = set(states.values())
+    stored = set(roots)
     readers = []
     for other in dict.fromkeys(others):
-        if other in known:
+        if _root(other) in stored:
             continue
         graph = toposort([other], enter_calls=False)
         writes = any(

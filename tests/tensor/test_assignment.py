@@ -272,3 +272,11 @@ def test_rows_at_a_variable():
         assert cache[: at + 1].sum().item() == sum(2 * k + 3 for k in range(i + 1))
     expected = [[1, 2], [2, 3], [3, 4], [4, 5], [0, 0], [0, 0]]
     assert cache.tolist() == expected
+
+
+def test_readers_computed_on_the_way_see_what_was_before():
+    x = Tensor([1.0, 2.0]).realize()
+    double = x * 2
+    x.assign(double + 1)
+    x.realize()
+    assert (x.tolist(), double.tolist()) == ([3, 5], [2, 4])

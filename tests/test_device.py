@@ -116,6 +116,7 @@ def test_views_share_and_keep_alive():
     assert base.is_allocated
     assert inner.address == base.address + 68
     assert base.array()[68:76].view(np.int32).tolist() == [7, 8]
+    gc.collect()
     used = cpu.allocator().used_bytes
     del base, view
     gc.collect()

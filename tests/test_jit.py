@@ -313,3 +313,9 @@ def test_without_recording():
 def test_it_needs_a_function():
     with pytest.raises(JitError, match="needs a function"):
         TinyJit(None)
+
+
+def test_memory_that_an_array_shows_is_not_used_again():
+    double = TinyJit(lambda x: x * 2)
+    shown = [double(stored(i, i + 1)).data() for i in range(8)]
+    assert [view.tolist() for view in shown] == [[2 * i, 2 * i + 2] for i in range(8)]

@@ -266,6 +266,12 @@ class Buffer:
         return bool(self._cell)
 
     @property
+    def is_seen(self) -> bool:
+        """Whether an array over the memory is alive (which keeps it, but owns no buffer)."""
+        # the references: the cell, and the argument of getrefcount
+        return bool(self._cell) and sys.getrefcount(self._cell["storage"]) > 2
+
+    @property
     def address(self) -> int:
         """Where the first element lies; allocates."""
         if self._address is None:

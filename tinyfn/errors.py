@@ -93,6 +93,10 @@ class ScheduleError(TinyfnError, RuntimeError):
     """A graph that cannot be turned into kernels."""
 
 
+class BindingError(ScheduleError):
+    """One variable has two values in one schedule."""
+
+
 class CompileError(TinyfnError, RuntimeError):
     """A kernel could not be compiled."""
 

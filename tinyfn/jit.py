@@ -283,12 +283,14 @@ class Recording:
         return nodes if len(set(nodes)) == len(nodes) else None
 
     def _memory_for(self, node: UOp) -> UOp:
-        """The memory of an output: of an earlier replay where no Tensor holds it any more."""
+        """The memory of an output: of an earlier replay where nobody holds it any more."""
         earlier = self.earlier[node]
         for position in range(len(earlier)):
             # the references: the list, and the argument of getrefcount
             if sys.getrefcount(earlier[position]) <= 2:
-                return earlier[position]
+                memory: UOp = earlier[position]
+                if not any(buffer.is_seen for buffer in execute.memory_of(memory)):
+                    return memory
         info = node.arg
         made: UOp = UOp.new_memory(info.device, info.shape, node.dtype, kind=info.kind)
         earlier.append(made)

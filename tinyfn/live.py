@@ -63,6 +63,15 @@ def _is_view_of(node: UOp, memory: UOp) -> bool:
 
 
 @dataclass(frozen=True)
+class Wanted:
+    """What must run, what reads the memory that it overwrites, and what nobody can then compute."""
+
+    roots: list[UOp]
+    readers: list[UOp]
+    stale: list[Any]
+
+
+@dataclass(frozen=True)
 class Plan:
     """A schedule, and the gradients that nobody can compute any more once it has run."""
 
@@ -72,25 +81,37 @@ class Plan:
 
 def plan(targets: Iterable[UOp]) -> Plan:
     """The schedule that computes the targets and what must run along with them."""
+    wanted = _wanted(targets)
+    roots = dict.fromkeys([*wanted.roots, *map(_root, wanted.readers)])
+    return Plan(schedule.create(list(roots)), wanted.stale)
+
+
+def _wanted(targets: Iterable[UOp]) -> Wanted:
     roots = list(dict.fromkeys(_root(node) for node in targets if not is_stored(node)))
     lonely = _gradients_held_by_their_tensor_only()
     others = [t.uop for t in pending()]
     roots += _effects_held(roots, others)
     states = _overwritten(roots)
-    stale: list[Any] = []
-    if states:
-        readers = _readers_of(states, roots, others)
-        # the state of the random generator is no secret input: what drew from it stays readable
-        drawn = {s: m for s, m in states.items() if m.op is Ops.BUFFER and m.arg.kind == "state"}
-        random = set(_readers_of(drawn, roots, others)) if drawn else set()
-        stale = [
-            holder
-            for holder, gradient in lonely
-            if gradient in readers and gradient not in random and not _is_of(holder, states)
-        ]
-        dropped = {holder.grad.uop for holder in stale}
-        roots += [_root(r) for r in readers if r not in dropped]
-    return Plan(schedule.create(list(dict.fromkeys(roots))), stale)
+    if not states:
+        return Wanted(roots, [], [])
+    readers = _readers_of(states, roots, others)
+    # the state of the random generator is no secret input: what drew from it stays readable
+    drawn = {s: m for s, m in states.items() if m.op is Ops.BUFFER and m.arg.kind == "state"}
+    random = set(_readers_of(drawn, roots, others)) if drawn else set()
+    stale = [
+        holder
+        for holder, gradient in lonely
+        if gradient in readers and gradient not in random and not _is_of(holder, states)
+    ]
+    dropped = {holder.grad.uop for holder in stale}
+    return Wanted(roots, [r for r in readers if r not in dropped], stale)
+
+
+def realize_readers(targets: Iterable[UOp]) -> None:
+    """Compute, each on its own, what reads the memory that the targets are about to overwrite."""
+    readers = set(_wanted(targets).readers)
+    for tensor in [t for t in pending() if t.uop in readers]:
+        realize([tensor.uop])
 
 
 def realize(targets: Iterable[UOp], count: bool = True) -> None:

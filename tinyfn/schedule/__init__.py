@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tinyfn.device import Device
-from tinyfn.errors import ScheduleError
+from tinyfn.errors import BindingError
 from tinyfn.helpers import DEBUG, SPEC
 from tinyfn.schedule.check import check_linear
 from tinyfn.schedule.collective import expand_collectives
@@ -152,7 +152,7 @@ def _canonical_names(sink: UOp) -> tuple[dict[UOp, UOp], dict[str, int]]:
             table[node] = node.src[0]
             name, value = node.src[0].arg.name, node.src[1].arg
             if variables.setdefault(name, value) != value:
-                raise ScheduleError(
+                raise BindingError(
                     f"the variable {name} is bound to {variables[name]} and to {value} in one "
                     "graph; give one of them another name"
                 )

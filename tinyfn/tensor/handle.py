@@ -11,7 +11,7 @@ import numpy as np
 from tinyfn import live
 from tinyfn.call import refuse_while_capturing
 from tinyfn.dtype import decode_small
-from tinyfn.errors import ArgumentError, DTypeError, GradientError, ShapeError
+from tinyfn.errors import ArgumentError, BindingError, DTypeError, GradientError, ShapeError
 from tinyfn.gradient import compute_gradient
 from tinyfn.helpers import prod
 from tinyfn.mixin.core import same_shape
@@ -135,7 +135,11 @@ class Tensor(Placement):
         """Compute this tensor and the others together; returns this one."""
         refuse_while_capturing("realize()")
         every: list[Tensor] = [self, *lst]
-        live.realize([t.uop for t in every], count=do_update_stats)
+        try:
+            live.realize([t.uop for t in every], count=do_update_stats)
+        except BindingError:  # values of another binding, that have to be computed before?
+            live.realize_readers([t.uop for t in every])
+            live.realize([t.uop for t in every], count=do_update_stats)
         return self
 
     def linear_with_vars(self, *lst: Tensor) -> tuple[UOp, dict[str, int]]:

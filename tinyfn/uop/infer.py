@@ -75,9 +75,14 @@ def _shape_reduce_axis(node: Any) -> Any:
 def _shape_pad(node: Any) -> Any:
     sizes = unpack(node.arg, node.src[1:])
     return tuple(
-        s if isinstance(before, int) and before == after == 0 else s + before + after
+        s if isinstance(before, int) and before == after == 0 else _known(s + before + after)
         for s, before, after in zip(node.src[0].shape, sizes[::2], sizes[1::2], strict=True)
     )
+
+
+def _known(size: Any) -> Any:
+    """A size as an int where its variables have cancelled."""
+    return size if isinstance(size, int) or size.op is not Ops.CONST else int(size.arg)
 
 
 def _shape_flip(node: Any) -> Any:

@@ -1,56 +1,120 @@
-"""The words of the generated language: names of ops, register types, and their plain meaning.
+"""The dictionary of the generated language: each op with its types, its signature and its meaning.
 
-A scalar op is `add_f32`, a vector op `vadd_f32x16`. `parse` splits a name; `namespace` gives each
-name that a kernel uses a function on numpy scalars and arrays, so that the file runs as plain
-Python. numba is not needed here; `native/` lowers the same names.
+A scalar op is `add_f32`, a vector op `vadd_f32x16`. `parse` splits and checks a name; `namespace`
+gives each name that a kernel uses a function on numpy scalars and arrays, so that the file runs as
+plain Python. numba is not needed here; `native/` lowers the same names.
 """
 
 from __future__ import annotations
 
 import ast
 import functools
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
-
-from tinyfn.codegen.ops import NAMES
-from tinyfn.dtype import DType, dtypes
+from tinyfn.codegen import simd_meaning as plain
+from tinyfn.codegen.simd_word import (
+    BOOL,
+    BY_SHORT,
+    FLOATS,
+    INTEGERS,
+    LOGICAL,
+    NUMBERS,
+    REGISTERS,
+    STORAGE_ONLY,
+    STORED,
+    Word,
+    register_type,
+)
 from tinyfn.errors import CompileError
-from tinyfn.uop import opcodes
-from tinyfn.uop.arithmetic import bitcast, cast, elementwise, from_storage, held_dtype, to_storage
-from tinyfn.uop.opcodes import Ops
 
-BY_SHORT: Final[dict[str, DType]] = {d.short: d for d in dtypes.all}
-STORAGE_ONLY: Final = frozenset({"f16", "bf16", "fp8e4m3", "fp8e5m2"})
-ALU: Final[dict[str, Ops]] = {name: op for op, name in NAMES.items()}
-MEMORY: Final = frozenset(
-    "load store loadm storem gather scatter strided stridedm stream local".split()
-)
-REGISTER: Final = frozenset("const splat iota index extract quant".split())
-HORIZONTAL: Final[dict[str, Ops]] = {
-    "hadd": Ops.ADD,
-    "hmul": Ops.MUL,
-    "hmax": Ops.MAX,
-    "hmin": Ops.MIN,
-}
-TYPE = "|".join(sorted(BY_SHORT, key=len, reverse=True))
-NAME = re.compile(
-    rf"(?P<word>[a-z]+[0-9]?(?:1p|m1)?|log1p|expm1|log2|exp2)_(?:(?P<first>{TYPE})_)?"
-    rf"(?P<type>{TYPE})?(?:x(?P<lanes>[0-9]+))?"
-)
+BUILTINS: Final = frozenset({"range", "min", "max"})
+LANES: Final = (2, 4, 8, 16, 32, 64)
 
 
 @dataclass(frozen=True)
-class Word:
-    """An op of the generated language: its name, the types it is for, and its lanes (1: scalar)."""
+class Row:
+    """One op. `takes` and `gives` are words of these: what they stand for depends on the name.
 
-    op: str
-    kind: str
-    source: str
-    lanes: int
+    value: a register of the type and lanes; source: of the type cast from; scalar: of one lane;
+    mask: b1 of the lanes; flag: one b1; memory: a buffer; places: i64 of the lanes; index: an
+    int64; literal: a number of the type; count: a literal int64.
+    """
+
+    kinds: frozenset[str]
+    takes: tuple[str, ...]
+    gives: str
+    meaning: Callable[[Word], Callable[..., Any]]
+    scalar: bool = True
+    vector: bool = True
+    untyped: bool = False  # the name has lanes only: `vfirst_x16`
+    bare: bool = False  # no `v` before the name of the vector op: `hadd_f32x16`
+
+
+def _row(
+    kinds: frozenset[str],
+    signature: str,
+    meaning: Callable[[Word], Callable[..., Any]] = plain.elementwise_op,
+    **options: bool,
+) -> Row:
+    takes, gives = signature.split("->")
+    return Row(kinds, tuple(takes.split()), gives.strip(), meaning, **options)
+
+
+def _rows(names: str, kinds: frozenset[str], signature: str) -> dict[str, Row]:
+    """Elementwise ops of one kind."""
+    return dict.fromkeys(names.split(), _row(kinds, signature))
+
+
+MEMORY: Final[dict[str, Row]] = {
+    "load": _row(STORED, "memory index -> value", plain.load),
+    "store": _row(STORED, "memory index value ->", plain.store),
+    "loadm": _row(STORED, "memory index mask -> value", plain.load_masked),
+    "storem": _row(STORED, "memory index value mask ->", plain.store_masked),
+    "stream": _row(STORED, "memory index value ->", plain.store, scalar=False),
+    "gather": _row(STORED, "memory places mask -> value", plain.gather, scalar=False),
+    "scatter": _row(STORED, "memory places value mask ->", plain.scatter, scalar=False),
+    "strided": _row(STORED, "memory index index -> value", plain.strided, scalar=False),
+    "stridedm": _row(
+        STORED, "memory index index mask -> value", plain.strided_masked, scalar=False
+    ),
+    "local": _row(STORED, "count -> memory", plain.local, vector=False),
+}
+REGISTER: Final[dict[str, Row]] = {
+    "const": _row(REGISTERS, "literal -> value", plain.const),
+    "splat": _row(REGISTERS, "scalar -> value", plain.splat, scalar=False),
+    "iota": _row(NUMBERS, "-> value", plain.iota, scalar=False),
+    "index": _row(REGISTERS, "index -> value", plain.index, vector=False),
+    "extract": _row(REGISTERS, "value count -> scalar", plain.extract, scalar=False),
+    "quant": _row(STORAGE_ONLY, "value -> value", plain.quant),
+    "first": _row(BOOL, "index -> mask", plain.first, scalar=False, untyped=True),
+    "hor": _row(BOOL, "mask -> flag", plain.any_lane, scalar=False, untyped=True, bare=True),
+    "hand": _row(BOOL, "mask -> flag", plain.all_lanes, scalar=False, untyped=True, bare=True),
+    **dict.fromkeys(
+        ("hadd", "hmul", "hmax", "hmin"),
+        _row(NUMBERS, "value -> scalar", plain.horizontal, scalar=False, bare=True),
+    ),
+}
+ALU: Final[dict[str, Row]] = {
+    **_rows("neg abs trunc floor ceil round", NUMBERS, "value -> value"),
+    **_rows("sqrt recip rsqrt", FLOATS, "value -> value"),
+    **_rows("exp exp2 expm1 log log2 log1p", FLOATS, "value -> value"),
+    **_rows("sin cos tan tanh sigmoid erf", FLOATS, "value -> value"),
+    **_rows("not", LOGICAL, "value -> value"),
+    **_rows("add sub mul idiv mod", NUMBERS, "value value -> value"),
+    **_rows("max min", REGISTERS, "value value -> value"),
+    **_rows("div pow", FLOATS, "value value -> value"),
+    **_rows("and or xor", LOGICAL, "value value -> value"),
+    **_rows("shl shr", INTEGERS, "value value -> value"),
+    **_rows("threefry", frozenset({"u64"}), "value value -> value"),
+    **_rows("lt le eq ne", REGISTERS, "value value -> mask"),
+    **_rows("where", REGISTERS, "mask value value -> value"),
+    **_rows("fma", FLOATS, "value value value -> value"),
+    **_rows("cast", REGISTERS, "source -> value"),
+    **_rows("bitcast", STORED, "source -> value"),
+}
+TABLE: Final[dict[str, Row]] = {**MEMORY, **REGISTER, **ALU}
 
 
 @functools.cache
@@ -60,207 +124,52 @@ def parse(name: str) -> Word:
     Raises:
         CompileError: the name is not one of the language.
     """
-    found = NAME.fullmatch(name)
-    if found is None:
+    head, *rest = name.split("_")
+    kind, _, count = rest[-1].partition("x") if rest else ("", "", "")
+    lanes = int(count) if count.isdecimal() else 1
+    op = head.removeprefix("v") if head not in TABLE else head
+    row = TABLE.get(op)
+    if row is None:
         raise CompileError(f"expected an op of the generated language, got {name!r}")
-    word, lanes = found["word"], int(found["lanes"] or 1)
-    kind = found["type"] or "b1"
-    source = found["first"] or kind
-    if lanes > 1 and word.startswith("v") and _known(word[1:]):
-        word = word[1:]
-    if not _known(word):
-        raise CompileError(f"expected an op of the generated language, got {name!r}")
-    return Word(word, kind, source, lanes)
+    if row.untyped:
+        kind = "b1"
+    word = Word(op, kind, rest[0] if op in ("cast", "bitcast") else kind, lanes)
+    if spelling(word) != name or lanes not in (1, *LANES) or not _exists(word, row):
+        shapes = " and ".join(s for s in ("scalar", "vector") if getattr(row, s))
+        raise CompileError(
+            f"expected an op of the generated language, got {name!r}: {op} is a {shapes} op of "
+            f"{', '.join(sorted(row.kinds))}, written {spelling(_example(op, row))}"
+        )
+    return word
 
 
-def _known(word: str) -> bool:
-    return (
-        word in ALU
-        or word in MEMORY
-        or word in REGISTER
-        or word in HORIZONTAL
-        or word in ("first", "hor", "hand")
-    )
+def spelling(word: Word) -> str:
+    """The name of an op: what `parse` takes apart."""
+    row = TABLE[word.op]
+    lanes = f"x{word.lanes}" if word.lanes > 1 else ""
+    kind = "" if row.untyped else word.kind
+    source = f"{word.source}_" if word.op in ("cast", "bitcast") else ""
+    return f"{'v' if lanes and not row.bare else ''}{word.op}_{source}{kind}{lanes}"
 
 
-def register_type(short: str) -> str:
-    """The register type of a value of a type: small floats are f32."""
-    return "f32" if short in STORAGE_ONLY else short
+def _exists(word: Word, row: Row) -> bool:
+    """Whether the op is there for these types and lanes."""
+    if not (row.scalar if word.lanes == 1 else row.vector):
+        return False
+    if word.kind not in row.kinds or word.source not in row.kinds:
+        return False
+    same_width = BY_SHORT[word.kind].itemsize == BY_SHORT[word.source].itemsize
+    return word.op != "bitcast" or same_width
 
 
-def _held(short: str) -> Any:
-    return held_dtype(BY_SHORT[register_type(short)])
-
-
-# *** plain meaning ***
+def _example(op: str, row: Row) -> Word:
+    kind = sorted(row.kinds)[0]
+    return Word(op, kind, kind, 1 if row.scalar else 8)
 
 
 def meaning(word: Word) -> Callable[..., Any]:
     """The op as a function on numpy values."""
-    if word.op in MEMORY:
-        return MEMORY_MEANING[word.op](word)
-    if word.op in REGISTER:
-        return REGISTER_MEANING[word.op](word)
-    if word.op in HORIZONTAL:
-        return _horizontal(word)
-    if word.op == "first":
-        return lambda k: np.arange(word.lanes) < k
-    if word.op == "hor":
-        return lambda m: np.bool_(m.any())
-    if word.op == "hand":
-        return lambda m: np.bool_(m.all())
-    return _alu(word)
-
-
-def _places(word: Word, i: Any) -> Any:
-    return i + np.arange(word.lanes) if word.lanes > 1 else i
-
-
-def _read(word: Word, buffer: Any, places: Any) -> Any:
-    values = from_storage(buffer[places], BY_SHORT[word.kind])
-    return np.asarray(values).astype(_held(word.kind))[()]
-
-
-def _write(word: Word, buffer: Any, places: Any, values: Any) -> None:
-    dtype = BY_SHORT[word.kind]
-    with np.errstate(all="ignore"):
-        buffer[places] = to_storage(np.asarray(values).astype(held_dtype(dtype)), dtype)
-
-
-def _load(word: Word) -> Callable[..., Any]:
-    return lambda buffer, i: _read(word, buffer, _places(word, i))
-
-
-def _store(word: Word) -> Callable[..., Any]:
-    return lambda buffer, i, value: _write(word, buffer, _places(word, i), value)
-
-
-def _read_where(word: Word, buffer: Any, places: Any, mask: Any) -> Any:
-    if word.lanes == 1:
-        return _read(word, buffer, places) if mask else _held(word.kind).type(0)
-    found = np.zeros(word.lanes, _held(word.kind))
-    found[mask] = _read(word, buffer, places[mask])
-    return found
-
-
-def _load_masked(word: Word) -> Callable[..., Any]:
-    return lambda buffer, i, mask: _read_where(word, buffer, _places(word, i), mask)
-
-
-def _store_masked(word: Word) -> Callable[..., Any]:
-    def run(buffer: Any, i: Any, value: Any, mask: Any) -> None:
-        if word.lanes > 1:
-            _write(word, buffer, _places(word, i)[mask], value[mask])
-        elif mask:
-            _write(word, buffer, i, value)
-
-    return run
-
-
-def _gather(word: Word) -> Callable[..., Any]:
-    return lambda buffer, places, mask: _read_where(word, buffer, places, mask)
-
-
-def _scatter(word: Word) -> Callable[..., Any]:
-    def run(buffer: Any, places: Any, value: Any, mask: Any) -> None:
-        for lane in range(word.lanes):
-            if mask[lane]:
-                _write(word, buffer, places[lane], value[lane])
-
-    return run
-
-
-def _strided(word: Word) -> Callable[..., Any]:
-    return lambda buffer, i, stride: _read(word, buffer, i + stride * np.arange(word.lanes))
-
-
-def _strided_masked(word: Word) -> Callable[..., Any]:
-    def run(buffer: Any, i: Any, stride: Any, mask: Any) -> Any:
-        return _read_where(word, buffer, i + stride * np.arange(word.lanes), mask)
-
-    return run
-
-
-def _local(word: Word) -> Callable[..., Any]:
-    dtype = BY_SHORT[word.kind]
-    return lambda n: to_storage(np.zeros(n, held_dtype(dtype)), dtype)
-
-
-MEMORY_MEANING: Final[dict[str, Callable[[Word], Callable[..., Any]]]] = {
-    "load": _load,
-    "store": _store,
-    "loadm": _load_masked,
-    "storem": _store_masked,
-    "gather": _gather,
-    "scatter": _scatter,
-    "strided": _strided,
-    "stridedm": _strided_masked,
-    "stream": _store,
-    "local": _local,
-}
-
-
-def _const(word: Word) -> Callable[..., Any]:
-    kind = _held(word.kind)
-
-    def make(value: Any) -> Any:
-        if kind.kind in "iu":
-            value = dtypes.as_const(value, BY_SHORT[word.kind])
-        with np.errstate(all="ignore"):
-            scalar = np.array(value, kind)
-        return np.full(word.lanes, scalar) if word.lanes > 1 else scalar[()]
-
-    return make
-
-
-def _quant(word: Word) -> Callable[..., Any]:
-    dtype = BY_SHORT[word.kind]
-
-    def round_to(value: Any) -> Any:
-        with np.errstate(all="ignore"):
-            stored = to_storage(np.asarray(value).astype(held_dtype(dtype)), dtype)
-            return np.asarray(from_storage(stored, dtype)).astype(np.float32)[()]
-
-    return round_to
-
-
-REGISTER_MEANING: Final[dict[str, Callable[[Word], Callable[..., Any]]]] = {
-    "const": _const,
-    "splat": lambda word: lambda scalar: np.full(word.lanes, scalar, _held(word.kind)),
-    "iota": lambda word: lambda: np.arange(word.lanes).astype(_held(word.kind)),
-    "index": lambda word: lambda i: np.asarray(i).astype(_held(word.kind))[()],
-    "extract": lambda word: lambda vector, lane: vector[lane],
-    "quant": _quant,
-}
-
-
-def _horizontal(word: Word) -> Callable[..., Any]:
-    op, dtype = HORIZONTAL[word.op], BY_SHORT[word.kind]
-
-    def combine(vector: Any) -> Any:
-        while len(vector) > 1:
-            half = len(vector) // 2
-            vector = elementwise(op, dtype, vector[:half], vector[half:])
-        return vector[0]
-
-    return combine
-
-
-def _alu(word: Word) -> Callable[..., Any]:
-    op, dtype, source = ALU[word.op], BY_SHORT[word.kind], BY_SHORT[word.source]
-    if op is Ops.CAST:
-        return lambda x: np.asarray(cast(np.asarray(x), source, dtype))[()]
-    if op is Ops.BITCAST:
-        return lambda x: _bitcast(x, source, dtype)
-    result = dtypes.bool if op in opcodes.COMPARE else dtype
-    return lambda *values: elementwise(op, result, *values)[()]
-
-
-def _bitcast(value: Any, source: DType, target: DType) -> Any:
-    """Small floats stand in f32 registers on either side."""
-    held = np.asarray(value).astype(held_dtype(source))
-    found = np.asarray(bitcast(held, source, target))
-    return found.astype(_held(target.short))[()]
+    return TABLE[word.op].meaning(word)
 
 
 # *** running a file as plain Python ***
@@ -281,7 +190,7 @@ def namespace(source: str) -> dict[str, Any]:
     tree = ast.parse(source)
     found: dict[str, Any] = {"INF": float("inf"), "NAN": float("nan")}
     for name in names_in(tree):
-        if name not in ("range", "min", "max"):
+        if name not in BUILTINS:
             found[name] = meaning(parse(name))
     for node in ast.walk(tree):
         if isinstance(node, ast.arg) and isinstance(node.annotation, ast.Name):
@@ -296,3 +205,21 @@ def plain_function(source: str, file: str = "<kernel>") -> Callable[..., None]:
     (definition,) = [n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef)]
     found: Callable[..., None] = names[definition.name]
     return found
+
+
+__all__ = [
+    "ALU",
+    "MEMORY",
+    "REGISTER",
+    "STORAGE_ONLY",
+    "TABLE",
+    "Row",
+    "Word",
+    "meaning",
+    "names_in",
+    "namespace",
+    "parse",
+    "plain_function",
+    "register_type",
+    "spelling",
+]

@@ -125,7 +125,7 @@ def _float_floor_divide(e: Emitter, x: Any, y: Any) -> Any:
     other_sign = e.b.xor(e.compare("<", rest, zero), e.compare("<", y, zero))
     step = e.b.and_(e.b.fcmp_unordered("!=", rest, zero), other_sign)
     quotient = e.select(step, e.b.fsub(quotient, one), quotient)
-    floored = e.intrinsic("floor", quotient)
+    floored = rounded(e, "floor", quotient)
     up = e.compare(">", e.b.fsub(quotient, floored), e.const(0.5))
     whole = e.select(up, e.b.fadd(floored, one), floored)
     plain = e.b.fdiv(x, y)
@@ -242,12 +242,30 @@ def _compare(sign: str) -> Lowering:
 
 
 def _rounding(name: str) -> Lowering:
-    return lambda e, x: e.intrinsic(name, x) if is_float(e.kind) else x
+    return lambda e, x: rounded(e, name, x) if is_float(e.kind) else x
+
+
+def rounded(e: Emitter, name: str, x: Any) -> Any:
+    """floor, ceil, trunc or roundeven of floats; without an instruction, by adding 2^23 (2^52)."""
+    if e.cpu.has_rounding:
+        return e.intrinsic(name, x)
+    one, whole_from = e.const(1.0), e.const(2.0**23 if e.kind == "f32" else 2.0**52)
+    size = e.intrinsic("fabs", x)
+    near = e.b.fsub(e.b.fadd(size, whole_from), whole_from)
+    if name == "trunc":
+        near = e.select(e.compare(">", near, size), e.b.fsub(near, one), near)
+    near = e.intrinsic("copysign", near, x)
+    if name == "floor":
+        near = e.select(e.compare(">", near, x), e.b.fsub(near, one), near)
+    if name == "ceil":
+        near = e.select(e.compare("<", near, x), e.b.fadd(near, one), near)
+    # zeros keep the sign; what is large, infinite or NaN is whole already
+    return e.select(e.compare("<", size, whole_from), e.intrinsic("copysign", near, x), x)
 
 
 def _math(name: str) -> Lowering:
     def emit(e: Emitter, *args: Any) -> Any:
-        return math.emit(name, e.b, list(args), e.kind, e.lanes, fma=e.has_fma, branches=True)
+        return math.emit(name, e.b, list(args), e.kind, e.lanes, fma=e.cpu.has_fma, branches=True)
 
     return emit
 

@@ -7,15 +7,17 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils
 
+from tinyfn.codegen.native.target import Processor
 from tinyfn.codegen.native.types import ELEMENT, I1, I32, constant, is_float, shape
+from tinyfn.codegen.simd import Word, spelling
+from tinyfn.errors import CompileError
 
 
 class Emitter:
     """Emits instructions for values of one kind and lane count."""
 
-    def __init__(self, builder: Any, kind: str, lanes: int, has_fma: bool, has_half: bool) -> None:
-        self.b, self.kind, self.lanes = builder, kind, lanes
-        self.has_fma, self.has_half = has_fma, has_half
+    def __init__(self, builder: Any, kind: str, lanes: int, cpu: Processor) -> None:
+        self.b, self.kind, self.lanes, self.cpu = builder, kind, lanes, cpu
         self.element = ELEMENT[kind]
         self.type = shape(self.element, lanes)
 
@@ -25,7 +27,7 @@ class Emitter:
 
     def to(self, kind: str) -> Emitter:
         """The same place for another kind."""
-        return Emitter(self.b, kind, self.lanes, self.has_fma, self.has_half)
+        return Emitter(self.b, kind, self.lanes, self.cpu)
 
     def of(self, element: Any) -> Any:
         """The LLVM type of these lanes of another element."""
@@ -65,7 +67,7 @@ class Emitter:
 
     def fma(self, x: Any, y: Any, z: Any) -> Any:
         """x * y + z, fused where the processor can."""
-        if not self.has_fma:
+        if not self.cpu.has_fma:
             return self.b.fadd(self.b.fmul(x, y), z)
         return self.intrinsic("fma", x, y, z)
 
@@ -100,3 +102,12 @@ def lane_numbers(element: Any, lanes: int) -> Any:
 def all_true(lanes: int) -> Any:
     """The mask of all lanes."""
     return constant(I1, 1, lanes)
+
+
+def literal(word: Word, value: Any, most: int | None = None) -> int:
+    """The number that an argument is, where a kernel has to give it as a literal, up to `most`."""
+    number = int(value.constant) if isinstance(value, ir.Constant) else -1
+    if number < 0 or (most is not None and number > most):
+        limits = "from 0 on" if most is None else f"from 0 to {most}"
+        raise CompileError(f"expected a literal {limits} as the last argument of {spelling(word)}")
+    return number

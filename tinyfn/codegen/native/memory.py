@@ -9,7 +9,7 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from tinyfn.codegen.native import small_floats
-from tinyfn.codegen.native.emitter import Emitter, lane_numbers, spelled, splat
+from tinyfn.codegen.native.emitter import Emitter, lane_numbers, literal, spelled, splat
 from tinyfn.codegen.native.types import I1, I8, I32, I64, POINTER, STORED, constant, shape
 from tinyfn.codegen.simd import STORAGE_ONLY, Word
 
@@ -57,13 +57,11 @@ def store(e: Emitter, word: Word, memory: Any, i: Any, value: Any) -> None:
 
 def stream(e: Emitter, word: Word, memory: Any, i: Any, value: Any) -> None:
     """Write past the caches; the address is aligned to the vector."""
-    kind = shape(STORED[word.kind], word.lanes)
     stored = e.b.store(
         _to_memory(e, word, value), _address(e, word, memory, i), align=_width(word) * word.lanes
     )
     node = e.b.module.add_metadata([ir.Constant(I32, 1)])
     stored.set_metadata("nontemporal", node)
-    del kind
 
 
 def load_masked(e: Emitter, word: Word, memory: Any, i: Any, mask: Any) -> Any:
@@ -73,14 +71,9 @@ def load_masked(e: Emitter, word: Word, memory: Any, i: Any, mask: Any) -> Any:
     if word.lanes == 1:
         return _from_memory(e, word, _guarded_load(e, word, memory, i, mask, zero))
     name = f"llvm.masked.load.{spelled(kind)}.p0"
-    found = _call_masked_load(e, name, kind, _address(e, word, memory, i), word, mask, zero)
+    address = _address(e, word, memory, i)
+    found = e.call(name, kind, address, ir.Constant(I32, _width(word)), mask, zero)
     return _from_memory(e, word, found)
-
-
-def _call_masked_load(
-    e: Emitter, name: str, kind: Any, address: Any, word: Word, mask: Any, zero: Any
-) -> Any:
-    return e.call(name, kind, address, ir.Constant(I32, _width(word)), mask, zero)
 
 
 def _guarded_load(e: Emitter, word: Word, memory: Any, i: Any, mask: Any, zero: Any) -> Any:
@@ -99,7 +92,23 @@ def store_masked(e: Emitter, word: Word, memory: Any, i: Any, value: Any, mask: 
         return
     name = f"llvm.masked.store.{spelled(stored.type)}.p0"
     address = _address(e, word, memory, i)
+    if isinstance(STORED[word.kind], ir.IntType):
+        mask = _opaque(e, mask)
     e.call(name, ir.VoidType(), stored, address, ir.Constant(I32, _width(word)), mask)
+
+
+def _opaque(e: Emitter, mask: Any) -> Any:
+    """The mask, hidden from the compiler by an empty piece of assembly on its bits.
+
+    LLVM 22 turns the masked store of a narrowed vector into a store of the wide element where it
+    can see that the mask has one lane, and so writes past the lane.
+    """
+    bits, register = ir.IntType(e.lanes), I64 if e.lanes > 32 else I32
+    held = e.b.bitcast(mask, bits)
+    wide = e.b.zext(held, register) if register.width > e.lanes else held
+    hidden = e.b.asm(ir.FunctionType(register, [register]), "", "=r,0", [wide], side_effect=False)
+    narrow = e.b.trunc(hidden, bits) if register.width > e.lanes else hidden
+    return e.b.bitcast(narrow, mask.type)
 
 
 def _addresses(e: Emitter, word: Word, memory: Any, places: Any) -> Any:
@@ -146,10 +155,10 @@ def strided_masked(e: Emitter, word: Word, memory: Any, i: Any, stride: Any, mas
 
 
 def local(e: Emitter, word: Word, count: Any) -> Any:
-    """Scratch on the stack, aligned to 64 bytes; `count` is a constant."""
+    """Scratch on the stack, aligned to 64 bytes."""
     element = STORED[word.kind]
     with e.b.goto_entry_block():
-        place = e.b.alloca(ir.ArrayType(element, int(count.constant)))
+        place = e.b.alloca(ir.ArrayType(element, literal(word, count)))
         place.align = 64
         return e.b.bitcast(place, POINTER)
 

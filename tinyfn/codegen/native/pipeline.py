@@ -8,7 +8,6 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import llvmlite.binding as llvm
 from numba import types
 from numba.core import funcdesc, ir, lowering
 from numba.core.codegen import CPUCodeLibrary
@@ -20,13 +19,15 @@ from numba.core.untyped_passes import FixupArgs, IRProcessing, TranslateByteCode
 from numba.extending import models, register_model
 
 from tinyfn.codegen.native import syntax
+from tinyfn.codegen.native.object import object_code, undefined_symbols
 from tinyfn.codegen.native.target import machine, processor
 from tinyfn.codegen.native.types import Memory
 from tinyfn.codegen.native.words import emit, signature
 from tinyfn.codegen.simd import names_in
 from tinyfn.errors import CompileError
 
-UNDEFINED = re.compile(r"^declare .*@\"?([^\"(]+)\"?\(", re.MULTILINE)
+# loops that fill or copy stay loops: a kernel has no memset to call
+ATTRIBUTES = 'attributes #0 = { nounwind "no-builtins" }\n'
 
 
 class TextLibrary(CPUCodeLibrary):  # type: ignore[misc]
@@ -117,6 +118,8 @@ def _type_of(known: dict[str, Any], value: Any, arguments: Any) -> Any:
             return callee.result_for(value, known)
         return known[value.value.name]
     if isinstance(value, ir.Global):
+        if value.value is not bool and not isinstance(value.value, str):
+            raise CompileError(f"the name {value.name} of a kernel is used and never assigned")
         return Callee("bool" if value.value is bool else value.value)
     if isinstance(value, ir.Const):
         if value.value is None:
@@ -234,8 +237,19 @@ def compile_kernel(source: str) -> bytes:
     kinds = [
         types.int64 if kind == "i64" else Memory(kind.removesuffix("ptr")) for _, kind in listed
     ]
-    text, inner = _front(names[name], kinds)
-    return _object(_with_entry(text, inner, name, listed), name)
+    try:
+        text, inner = _front(names[name], kinds)
+    except Exception as error:  # numba rewords what its passes raise
+        reason = str(error).partition(")\n")[2] or str(error)
+        raise CompileError(f"kernel {name} cannot be compiled: {reason}\n{source}") from error
+    code = object_code(_with_entry(text, inner, name, listed), machine())
+    called = undefined_symbols(code)
+    if called:
+        raise CompileError(
+            f"kernel {name} calls {', '.join(called)}, which no library provides: the lowering of "
+            f"an op needs instructions that {machine().triple} lacks\n{source}"
+        )
+    return code
 
 
 def _front(function: Any, kinds: list[Any]) -> tuple[str, str]:
@@ -257,7 +271,10 @@ def _front(function: Any, kinds: list[Any]) -> tuple[str, str]:
 
 def _with_entry(text: str, inner: str, name: str, listed: Sequence[tuple[str, str]]) -> str:
     """The module with the entry `i32 name(i64* args, i64 lo, i64 hi)`, which unpacks and calls."""
-    text = text.replace(f'define i32 @"{inner}"', f'define internal i32 @"{inner}"', 1)
+    head = re.compile(rf'^define i32 @"{re.escape(inner)}"(\(.*\))', re.MULTILINE)
+    text, count = head.subn(rf'define internal i32 @"{inner}"\1 #0', text)
+    if count != 1:
+        raise CompileError(f"expected one function {inner} in the module of {name}, got {count}")
     lines = ["  %ret = alloca ptr", "  %exc = alloca ptr"]
     passed = []
     for position, (_, kind) in enumerate(listed[:-2]):
@@ -271,37 +288,5 @@ def _with_entry(text: str, inner: str, name: str, listed: Sequence[tuple[str, st
     passed += ["i64 %lo", "i64 %hi"]
     call = f'  %status = call i32 @"{inner}"(ptr %ret, ptr %exc, {", ".join(passed)})'
     body = "\n".join([*lines, call, "  ret i32 %status"])
-    return f'{text}\ndefine i32 @"{name}"(ptr %args, i64 %lo, i64 %hi) {{\nentry:\n{body}\n}}\n'
-
-
-def _object(text: str, name: str) -> bytes:
-    module = llvm.parse_assembly(text)
-    module.data_layout = str(machine().target_data)
-    module.triple = machine().triple
-    for function in module.functions:
-        if not function.is_declaration:
-            function.add_function_attribute("nounwind")
-    _optimize(module)
-    _refuse_externals(module, name)
-    return bytes(machine().emit_object(module))
-
-
-def _optimize(module: Any) -> None:
-    tuning = llvm.create_pipeline_tuning_options(speed_level=1)
-    tuning.loop_vectorization = tuning.slp_vectorization = False
-    tuning.loop_unrolling = tuning.loop_interleaving = False
-    builder = llvm.create_pass_builder(machine(), tuning)
-    manager = builder.getModulePassManager()
-    manager.run(module, builder)
-    # llvmlite's own dispose does nothing for this class, and a pass manager runs only once
-    llvm.newpassmanagers.NewPassManager._dispose(manager)
-    manager.detach()
-
-
-def _refuse_externals(module: Any, name: str) -> None:
-    """A kernel that calls a library would not load: better to say so here."""
-    called = [
-        f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")
-    ]
-    if called:
-        raise CompileError(f"kernel {name} calls {', '.join(called)}, which no library provides")
+    entry = f'define i32 @"{name}"(ptr %args, i64 %lo, i64 %hi) #0 {{\nentry:\n{body}\n}}\n'
+    return f"{text}\n{entry}{ATTRIBUTES}"

@@ -31,7 +31,7 @@ def decode(e: Emitter, kind: str, stored: Any) -> Any:
     if kind == "bf16":
         wide = e.b.shl(e.b.zext(stored, e.of(I32)), e.const(16, I32))
         return e.b.bitcast(wide, e.of(ir.FloatType()))
-    if kind == "f16" and e.has_half:
+    if kind == "f16" and e.cpu.has_half:
         half = e.b.bitcast(stored, shape(ir.HalfType(), e.lanes))
         return e.b.fpext(half, e.of(ir.FloatType()))
     return _decode_by_bits(e, kind, stored)
@@ -41,7 +41,7 @@ def encode(e: Emitter, kind: str, value: Any) -> Any:
     """Stored bits of f32 values."""
     if kind == "bf16":
         return _encode_bfloat(e, value)
-    if kind == "f16" and e.has_half:
+    if kind == "f16" and e.cpu.has_half:
         return e.b.bitcast(e.b.fptrunc(value, shape(ir.HalfType(), e.lanes)), e.of(I16))
     return _encode_by_bits(e, kind, value)
 

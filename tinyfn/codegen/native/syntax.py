@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from tinyfn.codegen.simd_word import STORED
 from tinyfn.errors import CompileError
 
 OPERATORS: dict[type, str] = {
@@ -31,7 +32,10 @@ BUILTINS = {"min": "imin", "max": "imax"}
 
 def kernel_definition(source: str) -> ast.FunctionDef:
     """The one function of a kernel's text."""
-    found = [n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef)]
+    try:
+        found = [n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef)]
+    except SyntaxError as error:
+        raise CompileError(f"expected the text of one function: {error}") from error
     if len(found) != 1:
         raise CompileError(f"expected the text of one function, got {len(found)}")
     return found[0]
@@ -43,20 +47,44 @@ def parameters(definition: ast.FunctionDef) -> list[tuple[str, str]]:
     for argument in definition.args.args:
         if not isinstance(argument.annotation, ast.Name):
             raise CompileError(f"parameter {argument.arg} needs a type such as f32ptr or i64")
-        listed.append((argument.arg, argument.annotation.id))
+        kind = argument.annotation.id
+        if kind != "i64" and kind.removesuffix("ptr") not in STORED:
+            raise CompileError(f"expected f32ptr, i64 or the like for {argument.arg}, got {kind}")
+        listed.append((argument.arg, kind))
+    if listed[-2:] != [("lo", "i64"), ("hi", "i64")]:
+        raise CompileError(
+            f"expected lo: i64, hi: i64 as the last parameters of {definition.name}, the units of "
+            f"work to do, got {ast.unparse(definition.args)}"
+        )
     return listed
 
 
 class Lowered(ast.NodeTransformer):
-    """Rewrites the body of a kernel."""
+    """Rewrites the body of a kernel; what the language does not have is an error."""
+
+    def generic_visit(self, node: ast.AST) -> Any:
+        """Literals and `pass` stay as they are, and nothing else does."""
+        if isinstance(node, ast.Constant | ast.Pass):
+            return node
+        text = ast.unparse(node).splitlines()[0]
+        raise CompileError(
+            f"expected assignments of calls and integers, calls, for and if in a kernel, got {text}"
+        )
+
+    def visit_Expr(self, node: ast.Expr) -> Any:
+        """A call for its effect, or the docstring."""
+        if isinstance(node.value, ast.Constant):
+            return ast.Pass()
+        return ast.Expr(self.visit(node.value))
 
     def visit_For(self, node: ast.For) -> Any:
         """A counted loop as a while loop."""
         call, counter = node.iter, node.target
-        if not isinstance(call, ast.Call) or not isinstance(counter, ast.Name):
+        if not isinstance(call, ast.Call) or not isinstance(counter, ast.Name) or node.orelse:
             raise CompileError("expected `for name in range(...)` in a kernel")
-        bounds = [self.visit(a) for a in call.args]
-        start, stop, step = _range(bounds)
+        if ast.unparse(call.func) != "range" or not 1 <= len(call.args) <= 3:
+            raise CompileError("expected `for name in range(...)` in a kernel")
+        start, stop, step = _range([self.visit(a) for a in call.args])
         body = [s for part in node.body for s in _as_list(self.visit(part))]
         first = _assign(counter.id, _call("ihold", start))
         again = _assign(counter.id, _call("iadd", ast.Name(counter.id, ast.Load()), step))
@@ -66,7 +94,9 @@ class Lowered(ast.NodeTransformer):
     def visit_If(self, node: ast.If) -> Any:
         """A condition on integers."""
         test = node.test
-        if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+        if not isinstance(test, ast.Compare) or [type(o) in COMPARISONS for o in test.ops] != [
+            True
+        ]:
             raise CompileError("expected a comparison of two integers after `if` in a kernel")
         name = COMPARISONS[type(test.ops[0])]
         node.test = _call(name, self.visit(test.left), self.visit(test.comparators[0]))
@@ -76,18 +106,24 @@ class Lowered(ast.NodeTransformer):
 
     def visit_Assign(self, node: ast.Assign) -> Any:
         """A literal becomes a typed one."""
+        if len(node.targets) != 1 or not isinstance(node.targets[0], ast.Name):
+            return self.generic_visit(node)
         node.value = self.visit(node.value)
         if isinstance(node.value, ast.Constant):
             node.value = _call("ihold", node.value)
         return node
 
     def visit_BinOp(self, node: ast.BinOp) -> Any:
-        """Integer arithmetic by typed ops; known values are folded."""
+        """Integer arithmetic by typed ops."""
+        if type(node.op) not in OPERATORS:
+            return self.generic_visit(node)
         left, right = self.visit(node.left), self.visit(node.right)
         return _call(OPERATORS[type(node.op)], left, right)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         """A negative literal."""
+        if not isinstance(node.op, ast.USub):
+            return self.generic_visit(node)
         value = self.visit(node.operand)
         if isinstance(value, ast.Constant):
             return ast.Constant(-value.value)  # type: ignore[operator]
@@ -100,7 +136,8 @@ class Lowered(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> Any:
         """Arguments are rewritten; literals of const ops get the type of the op."""
-        assert isinstance(node.func, ast.Name)
+        if not isinstance(node.func, ast.Name) or node.keywords:
+            return self.generic_visit(node)
         name = BUILTINS.get(node.func.id, node.func.id)
         args = [self.visit(a) for a in node.args]
         if "const_" in name:
@@ -123,6 +160,9 @@ def _range(bounds: list[Any]) -> tuple[Any, Any, Any]:
         return ast.Constant(0), bounds[0], ast.Constant(1)
     if len(bounds) == 2:
         return bounds[0], bounds[1], ast.Constant(1)
+    step = getattr(bounds[2], "value", None)
+    if not isinstance(step, int) or step < 1:
+        raise CompileError("expected a positive literal as the step of a range in a kernel")
     return bounds[0], bounds[1], bounds[2]
 
 

@@ -8,43 +8,72 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from tinyfn.codegen.native.object import object_code, undefined_symbols
 from tinyfn.helpers import getenv
+
+PROBES = {
+    "fma": """
+define float @probe(float %x) {
+  %y = call float @llvm.fma.f32(float %x, float %x, float %x)
+  ret float %y
+}
+declare float @llvm.fma.f32(float, float, float)
+""",
+    "half": """
+define i16 @probe(i16 %x) {
+  %half = bitcast i16 %x to half
+  %wide = fpext half %half to float
+  %more = fmul float %wide, %wide
+  %back = fptrunc float %more to half
+  %bits = bitcast half %back to i16
+  ret i16 %bits
+}
+""",
+    "rounding": """
+define float @probe(float %x) {
+  %y = call float @llvm.roundeven.f32(float %x)
+  ret float %y
+}
+declare float @llvm.roundeven.f32(float)
+""",
+}
 
 
 @dataclass(frozen=True)
 class Processor:
-    """What LLVM generates code for, and what the lowerings ask of it."""
+    """What the lowerings ask of a processor: whether it has instructions, or LLVM makes calls."""
 
-    name: str
-    features: str
-    has_fma: bool
-    has_half: bool
+    has_fma: bool = True
+    has_half: bool = True
+    has_rounding: bool = True
 
 
 @functools.cache
 def processor() -> Processor:
-    """The host, or the CPU that the variable TINYFN_CPU names."""
-    wanted = getenv("TINYFN_CPU", "")
-    if wanted and wanted != "host":
-        modern = any(w in wanted for w in ("haswell", "skylake", "znver", "icelake", "sapphire"))
-        return Processor(wanted, "", modern or "neoverse" in wanted, modern)
-    features = llvm.get_host_cpu_features()
-    arm = llvm.get_process_triple().startswith("aarch64")
-    return Processor(
-        llvm.get_host_cpu_name(),
-        features.flatten(),
-        arm or bool(features.get("fma")),
-        arm or bool(features.get("f16c")),
-    )
+    """The abilities of the processor in force."""
+    return abilities(machine())
+
+
+def abilities(of: Any) -> Processor:
+    """The abilities of a target machine: what it compiles without a call into a library."""
+    made = {name: object_code(text, of) for name, text in PROBES.items()}
+    return Processor(**{f"has_{name}": not undefined_symbols(code) for name, code in made.items()})
 
 
 @functools.cache
 def machine() -> Any:
-    """LLVM's target machine for the processor."""
+    """LLVM's target machine: of the host, or of the CPU that the variable TINYFN_CPU names."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    target = llvm.Target.from_triple(llvm.get_process_triple())
-    wanted = processor()
-    return target.create_target_machine(
-        cpu=wanted.name, features=wanted.features, opt=2, reloc="pic", codemodel="default"
+    wanted = getenv("TINYFN_CPU", "")
+    if wanted and wanted != "host":
+        return machine_for(llvm.get_process_triple(), wanted)
+    features = llvm.get_host_cpu_features().flatten()
+    return machine_for(llvm.get_process_triple(), llvm.get_host_cpu_name(), features)
+
+
+def machine_for(triple: str, cpu: str, features: str = "") -> Any:
+    """A target machine for position-independent code."""
+    return llvm.Target.from_triple(triple).create_target_machine(
+        cpu=cpu, features=features, opt=2, reloc="pic", codemodel="default"
     )

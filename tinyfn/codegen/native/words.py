@@ -10,12 +10,10 @@ from llvmlite import ir
 from numba import types
 
 from tinyfn.codegen.native import arithmetic, casts, memory
-from tinyfn.codegen.native.emitter import Emitter, lane_numbers
+from tinyfn.codegen.native.emitter import Emitter, lane_numbers, literal
 from tinyfn.codegen.native.target import Processor
 from tinyfn.codegen.native.types import I1, I32, I64, Memory, Register, is_float
-from tinyfn.codegen.simd import ALU, MEMORY, Word, parse, register_type
-
-BOOLS = ("lt", "le", "eq", "ne")
+from tinyfn.codegen.simd import ALU, MEMORY, TABLE, Word, parse, register_type
 
 
 def _register(kind: str, lanes: int) -> Any:
@@ -33,47 +31,23 @@ def signature(name: str) -> tuple[Any, list[Any]]:
 
 
 def _signature(word: Word) -> tuple[Any, list[Any]]:
-    value = _register(register_type(word.kind), word.lanes)
-    mask = _register("b1", word.lanes)
-    scalar = _register(register_type(word.kind), 1)
-    place, where = Memory(word.kind), _register("i64", word.lanes)
-    i = types.int64
-    table: dict[str, tuple[Any, list[Any]]] = {
-        "load": (value, [place, i]),
-        "store": (types.void, [place, i, value]),
-        "stream": (types.void, [place, i, value]),
-        "loadm": (value, [place, i, mask]),
-        "storem": (types.void, [place, i, value, mask]),
-        "gather": (value, [place, where, mask]),
-        "scatter": (types.void, [place, where, value, mask]),
-        "strided": (value, [place, i, i]),
-        "stridedm": (value, [place, i, i, mask]),
-        "local": (place, [i]),
-        "const": (value, [types.float64 if is_float(register_type(word.kind)) else i]),
-        "splat": (value, [scalar]),
-        "iota": (value, []),
-        "index": (value, [i]),
-        "extract": (scalar, [value, i]),
-        "quant": (_register("f32", word.lanes), [_register("f32", word.lanes)]),
-        "first": (mask, [i]),
-        "hor": (_register("b1", 1), [mask]),
-        "hand": (_register("b1", 1), [mask]),
-        **dict.fromkeys(("hadd", "hmul", "hmax", "hmin"), (scalar, [value])),
+    """What the row of the op says, for these types and lanes."""
+    kind = register_type(word.kind)
+    stands_for = {
+        "": types.void,
+        "value": _register(kind, word.lanes),
+        "source": _register(register_type(word.source), word.lanes),
+        "scalar": _register(kind, 1),
+        "mask": _register("b1", word.lanes),
+        "flag": _register("b1", 1),
+        "memory": Memory(word.kind),
+        "places": _register("i64", word.lanes),
+        "index": types.int64,
+        "count": types.int64,
+        "literal": types.float64 if is_float(kind) else types.int64,
     }
-    if word.op in table:
-        return table[word.op]
-    if word.op in ("cast", "bitcast"):
-        return value, [_register(register_type(word.source), word.lanes)]
-    if word.op == "where":
-        return value, [mask, value, value]
-    count = 3 if word.op == "fma" else 1 if word.op in UNARY else 2
-    return (mask if word.op in BOOLS else value), [value] * count
-
-
-UNARY = frozenset(
-    "neg abs not sqrt recip rsqrt exp exp2 expm1 log log2 log1p sin cos tan tanh sigmoid erf "
-    "trunc floor ceil round".split()
-)
+    row = TABLE[word.op]
+    return stands_for[row.gives], [stands_for[name] for name in row.takes]
 
 
 def emit(name: str, builder: Any, args: Any, processor: Processor) -> Any:
@@ -82,7 +56,7 @@ def emit(name: str, builder: Any, args: Any, processor: Processor) -> Any:
         return INT_LOWERINGS[name](builder, *args)
     word = parse(name)
     kind = register_type(word.kind)
-    e = Emitter(builder, kind, word.lanes, processor.has_fma, processor.has_half)
+    e = Emitter(builder, kind, word.lanes, processor)
     if word.op in MEMORY:
         return memory.LOWERINGS[word.op](e, word, *args)
     if word.op == "cast":
@@ -132,17 +106,11 @@ def _iota(e: Emitter, word: Word) -> Any:
 
 
 def _first(e: Emitter, word: Word, k: Any) -> Any:
-    """Lanes below k: k is clamped to 32 bits, which compare faster.
-
-    An empty piece of assembly hides the value of k: LLVM 22 turns the masked store of a truncated
-    vector under a mask that is known to have one lane into a store that is too wide.
-    """
+    """Lanes below k: k is clamped to 32 bits, which compare faster."""
     low = e.b.select(e.b.icmp_signed("<", k, ir.Constant(I64, 0)), ir.Constant(I64, 0), k)
     top = ir.Constant(I64, word.lanes)
     held = e.b.trunc(e.b.select(e.b.icmp_signed("<", low, top), low, top), I32)
-    hidden = e.b.asm(ir.FunctionType(I32, [I32]), "", "=r,0", [held], side_effect=False)
-    numbers = lane_numbers(I32, word.lanes)
-    return e.b.icmp_signed("<", numbers, e.splat(hidden))
+    return e.b.icmp_signed("<", lane_numbers(I32, word.lanes), e.splat(held))
 
 
 def _lanes_from(start: int, count: int) -> Any:
@@ -160,7 +128,7 @@ def _halves(e: Emitter, vector: Any, combine: Callable[[Emitter, Any, Any], Any]
         high = e.b.shuffle_vector(vector, undefined, _lanes_from(half, half))
         if half == 1:
             low, high = (e.b.extract_element(v, ir.Constant(I32, 0)) for v in (low, high))
-        vector = combine(Emitter(e.b, e.kind, half, e.has_fma, e.has_half), low, high)
+        vector = combine(Emitter(e.b, e.kind, half, e.cpu), low, high)
         lanes = half
     return vector
 
@@ -185,7 +153,7 @@ REGISTER: dict[str, Callable[..., Any]] = {
     "iota": _iota,
     "index": _index,
     "extract": lambda e, word, vector, lane: e.b.extract_element(
-        vector, ir.Constant(I32, int(lane.constant))
+        vector, ir.Constant(I32, literal(word, lane, word.lanes - 1))
     ),
     "first": _first,
     "hor": _any_or_all("or"),

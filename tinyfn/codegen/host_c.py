@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import importlib.util
 import os
 import shlex
@@ -19,7 +17,6 @@ from tinyfn.errors import CompileError
 FLAGS = ("-O2", "-shared", "-fPIC", "-x", "c")
 
 
-@functools.cache
 def c_compiler() -> tuple[str, ...]:
     """The command of a C compiler: $CC, cc, gcc, clang, or the ziglang package.
 
@@ -47,18 +44,21 @@ def compile_c(source: str) -> bytes:
         CompileError: the compiler refuses the text, or there is none.
     """
     command = c_compiler()
-    key = hashlib.blake2b(
-        "\0".join([*command, *FLAGS, source]).encode(), digest_size=20
-    ).hexdigest()
+    key = cache.key_of("\0".join([*command, *FLAGS, source]))
     known = cache.read(key)
     if known is not None:
         return known
     with tempfile.TemporaryDirectory() as folder:
         text, out = Path(folder) / "program.c", Path(folder) / "program.so"
         text.write_text(source)
-        run = subprocess.run(
-            [*command, *FLAGS, str(text), "-o", str(out), "-lm"], capture_output=True, text=True
-        )
+        whole = [*command, *FLAGS, str(text), "-o", str(out), "-lm"]
+        try:
+            run = subprocess.run(whole, capture_output=True, text=True)
+        except OSError as error:
+            raise CompileError(
+                f"the C compiler {command[0]} (from $CC or PATH) cannot be run: {error}; "
+                "set CC to one that can, or `pip install ziglang` and unset CC"
+            ) from error
         if run.returncode:
             raise CompileError(f"the C compiler refused the program:\n{run.stderr.strip()}")
         built = out.read_bytes()

@@ -132,3 +132,12 @@ def test_values_that_are_cheap_are_computed_again():
     assert kernels_of(shared.sum(), (shared * 2).T.contiguous()) == 2
     costly = X.exp().sin()
     assert kernels_of(costly.sum(), (costly * 2).T.contiguous()) == 3
+
+
+@pytest.mark.parametrize("power", [14, 15, 16, 18, 19, 20])
+@pytest.mark.parametrize("rows", [1, 16, 17])
+def test_long_sums_come_to_an_end(power, rows):
+    x = Tensor.ones(rows, 2**power // rows).contiguous()
+    assert kernels_of(x.realize().sum(1)) <= 2
+    assert x.max(1).tolist() == [1] * rows
+    assert x.sum().item() == 2**power // rows * rows

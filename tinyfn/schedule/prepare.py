@@ -74,8 +74,8 @@ def split_long_reduction(node: UOp) -> UOp | None:
 
 
 def _chunk(total: int) -> int:
-    """A divisor of the length near CHUNK, else CHUNK itself."""
-    for size in range(2 * CHUNK, CHUNK // 4, -1):
+    """A divisor of the length near CHUNK, else CHUNK itself; less than what is split again."""
+    for size in range(2 * CHUNK - 1, CHUNK // 4, -1):
         if total % size == 0:
             return size
     return CHUNK

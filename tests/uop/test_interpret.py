@@ -561,3 +561,11 @@ def test_programs_have_no_meaning(graph: Graph):
 def test_kernel_nodes_have_no_value_outside_of_kernels(graph: Graph):
     with pytest.raises(ArgumentError, match="RANGE has no value"):
         graph(UOp.range(4, 0))
+
+
+def test_fma_rounds_once_in_its_own_type():
+    # just below the middle of two float32; float64 would round it onto the middle first
+    x, y, z = 2.0**-24 * (1 + 2.0**-23), 1 - 2.0**-23, 1 + 2.0**-23
+    assert elementwise(Ops.FMA, F, f32(x), f32(y), f32(z)) == f32(z)
+    # the product is finite before it is rounded
+    assert elementwise(Ops.FMA, F, f32(3e38), f32(3e38), f32(-INF)) == -INF

@@ -6,6 +6,7 @@ storable values. `elementwise` computes 16-bit and 8-bit floats in float32 and r
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from fractions import Fraction
@@ -101,17 +102,20 @@ def _threefry(counter: Values, key: Values) -> Values:
 def _fma(x: Values, y: Values, z: Values) -> Values:
     """x * y + z, rounded once."""
     plain = x * y + z
-    exact = np.frompyfunc(_fma_exact, 4, 1)(x, y, z, plain)
+    # the ufunc hands over Python floats, which say nothing of the type
+    exact = np.frompyfunc(functools.partial(_fma_exact, plain.dtype), 4, 1)(x, y, z, plain)
     return np.asarray(exact).astype(x.dtype)
 
 
-def _fma_exact(x: Any, y: Any, z: Any, plain: Any) -> Any:
+def _fma_exact(kind: Any, x: Any, y: Any, z: Any, plain: Any) -> Any:
+    if math.isfinite(x) and math.isfinite(y) and not math.isfinite(z):
+        return float(z)  # the product is finite, however large
     if not all(math.isfinite(v) for v in (x, y, z)):
         return float(plain)
     exact = Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z))
     if exact == 0:
         return float(plain)
-    return _nearest(exact, type(plain))
+    return _nearest(exact, kind)
 
 
 def _nearest(exact: Fraction, kind: Any) -> float:

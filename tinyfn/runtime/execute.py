@@ -42,15 +42,26 @@ class Program:
 
 @dataclass
 class Step:
-    """One call made ready: what to run and the memory of each slot, by parameter."""
+    """One call made ready: what to run and the memory of each slot, by parameter.
+
+    `start` runs what is no kernel. It must not hold the step: memory is freed when the last name
+    of it goes, not when a cycle is found.
+    """
 
     call: UOp
-    run: Callable[[dict[str, int]], None]
+    start: Callable[[dict[str, int]], None] | None
     memory: list[tuple[Buffer, ...]]
     program: Program | None = None
     count: int = 1
     moved: int = 0
     slots: tuple[str, ...] = field(default=())
+
+    def run(self, variables: dict[str, int]) -> None:
+        """Run it on every slot."""
+        if self.start is None:
+            run_kernel(self, variables)
+        else:
+            self.start(variables)
 
 
 _programs: dict[tuple[UOp, Any], Program] = {}
@@ -148,9 +159,7 @@ def _step(call: UOp) -> Step:
 def on_memory(step: Step, memory: list[tuple[Buffer, ...]]) -> Step:
     """The same step on other memory."""
     if step.program is not None:
-        again = replace(step, memory=memory)
-        again.run = lambda variables: run_kernel(again, variables)
-        return again
+        return replace(step, memory=memory)
     if step.call.src[0].op is Ops.COPY:
         return _copy_between(step.call, memory[0], memory[1])
     return _program_on(step.call, memory)
@@ -169,9 +178,7 @@ def _kernel_step(call: UOp) -> Step:
         program = unaligned_program_of(call.src[0])
     slots = _slots_of(call, arguments)
 
-    step = Step(call, lambda variables: run_kernel(step, variables), memory, program, len(slots))
-    step.slots = slots
-    return step
+    return Step(call, None, memory, program, len(slots), slots=slots)
 
 
 def values_of(step: Step, slot: int, variables: dict[str, int]) -> list[int]:

@@ -8,6 +8,7 @@ import pytest
 
 from tinyfn import Tensor, Variable, live
 from tinyfn.errors import DTypeError, IndexingError, ShapeError
+from tinyfn.runtime import cpu
 
 
 def ints(*shape):
@@ -280,3 +281,18 @@ def test_readers_computed_on_the_way_see_what_was_before():
     x.assign(double + 1)
     x.realize()
     assert (x.tolist(), double.tolist()) == ([3, 5], [2, 4])
+
+
+def test_memory_is_free_as_soon_as_nobody_holds_it():
+    x = Tensor.ones(4096).contiguous().realize()
+    (x @ x + (x * 2).sum()).realize()
+    gc.disable()
+    try:
+        before = cpu.allocator().used_bytes
+        for _ in range(3):
+            y = (x * 2 + 1).realize()
+            (y.sum() * y).numpy()
+            del y
+        assert cpu.allocator().used_bytes == before
+    finally:
+        gc.enable()

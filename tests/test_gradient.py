@@ -297,3 +297,12 @@ def test_a_gradient_is_that_of_its_time():
     assert w.tolist() == [-2, -6]
     with pytest.raises(GradientError, match=r"call \.grad\.realize\(\) before"):
         _ = x.grad
+
+
+def test_a_constant_that_a_live_tensor_holds_takes_no_gradient():
+    loss = (Tensor([2.0, 3.0]) * 2).sum().backward()
+    assert loss.grad.item() == 1.0  # the constant 1, which is one node in every graph
+    x = Tensor([1.0, 2.0])
+    (x * 1.0 + loss.grad).sum().backward()
+    assert x.grad.tolist() == [1.0, 1.0]
+    assert loss.grad.grad is None

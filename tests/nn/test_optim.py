@@ -134,7 +134,7 @@ def loss_of(w, target):
 def test_steps_are_those_of_the_formula(name, jitted):
     kind, options, reference = CASES[name]
     shapes = [(5, 3), (3, 2, 2)]
-    starts = [RNG.normal(size=s) for s in shapes]
+    starts = [RNG.uniform(-1, 1, size=s) for s in shapes]  # w^3 makes larger ones diverge
     targets = [RNG.normal(size=s) for s in shapes]
     tensors = [Tensor(s.astype(np.float32)) for s in starts]
     goals = [Tensor(t.astype(np.float32)) for t in targets]

@@ -180,7 +180,8 @@ class Tensor(Placement):
         Raises:
             GradientError: this tensor does not depend on a target.
         """
-        found = compute_gradient(self.uop, self._root_gradient(gradient), [t.uop for t in targets])
+        nodes = [t.uop for t in targets if _takes_gradient(t.uop)]
+        found = compute_gradient(self.uop, self._root_gradient(gradient), nodes)
         missing = [i for i, t in enumerate(targets) if t.uop not in found]
         if missing:
             raise GradientError(f"the tensor does not depend on target number {missing[0]}")
@@ -189,7 +190,7 @@ class Tensor(Placement):
     def backward(self, gradient: Tensor | None = None) -> Self:
         """Add the gradients of this tensor to `.grad` of every live float tensor it depends on."""
         below = set(toposort([self.uop], enter_calls=False))
-        holders = [t for t in live.tensors() if t.uop in below and t.dtype.kind == "float"]
+        holders = [t for t in live.tensors() if t.uop in below and _takes_gradient(t.uop)]
         root = self._root_gradient(gradient)
         found = compute_gradient(self.uop, root, [t.uop for t in holders])
         for tensor in holders:
@@ -215,6 +216,11 @@ class Tensor(Placement):
             )
         one = UOp.const(1.0, self.dtype)
         return one._move("RESHAPE", self.shape)
+
+
+def _takes_gradient(node: UOp) -> bool:
+    """Whether it is a float of its own: a constant is one node wherever its number stands."""
+    return node.dtype.kind == "float" and node.base.op is not Ops.CONST
 
 
 def _kernel_memory(node: UOp) -> UOp:

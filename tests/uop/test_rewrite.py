@@ -170,6 +170,35 @@ def test_rules_that_go_in_circles_are_an_error():
         rewrite(buffer(3)._alu("EXP"), rules)
 
 
+def test_rules_that_grow_for_ever_are_an_error():
+    rules = Rules("growth")
+
+    @rules.on(Ops.EXP)
+    def grow(node: UOp) -> UOp:
+        return node.src[0]._alu("SIN")._alu("EXP")._alu("NEG")
+
+    with pytest.raises(ScheduleError, match="'growth' never come to rest"):
+        rewrite(buffer(3)._alu("EXP"), rules)
+
+
+def test_a_node_may_travel_down_a_long_chain():
+    rules = Rules("sink")
+
+    @rules.on(Ops.NEG)
+    def below(node: UOp) -> UOp | None:
+        inner = node.src[0]
+        return inner.src[0]._alu("NEG")._alu("EXP") if inner.op is Ops.EXP else None
+
+    a = buffer(3)
+    chain = a
+    for _ in range(10_000):
+        chain = chain._alu("EXP")
+    negated = a._alu("NEG")
+    for _ in range(10_000):
+        negated = negated._alu("EXP")
+    assert rewrite(chain._alu("NEG"), rules) is negated
+
+
 def test_shared_nodes_are_rewritten_once():
     rules = Rules("once")
     seen = []

@@ -9,7 +9,9 @@ from tinyfn.errors import ScheduleError
 from tinyfn.uop.match import Rules
 from tinyfn.uop.opcodes import Ops
 
-LIMIT = 1000
+# replacements one after the other that lead to one node: a view pushed down a chain of ten thousand
+# operations takes that many, rules that go in circles or grow for ever take more
+LIMIT = 100_000
 
 
 def toposort(roots: Iterable[Any], enter_calls: bool = True, gate: Any = None) -> list[Any]:
@@ -44,7 +46,7 @@ def rewrite(
     """The graph with every rule applied wherever it applies; `memo` is kept between runs."""
     done: dict[Any, Any] = {} if memo is None else memo
     replaced: dict[Any, Any] = {}
-    fired: dict[Any, int] = {}
+    generation: dict[Any, int] = {}  # how many replacements led to a node; most have none
     stack = [root]
     while stack:
         node = stack[-1]
@@ -57,13 +59,16 @@ def rewrite(
                 done[node] = done[target]
                 stack.pop()
             else:
-                _count(fired, node, rules)
+                generation[target] = _next_generation(generation.get(node, 0), target, rules)
                 stack.append(target)
             continue
         keep_body = node.op is Ops.CALL and not enter_calls
         below = node.src[1:] if keep_body else node.src
         missing = [s for s in below if s not in done]
         if missing:
+            if node in generation:
+                for s in missing:
+                    generation.setdefault(s, generation[node])
             stack.extend(reversed(missing))
             continue
         src = tuple(done[s] for s in below)
@@ -77,10 +82,10 @@ def rewrite(
     return done[root]
 
 
-def _count(fired: dict[Any, int], node: Any, rules: Rules) -> None:
-    fired[node] = fired.get(node, 0) + 1
-    if fired[node] > LIMIT:
+def _next_generation(number: int, node: Any, rules: Rules) -> int:
+    if number >= LIMIT:
         raise ScheduleError(f"the rules {rules.name!r} never come to rest at {node!r}")
+    return number + 1
 
 
 def substitute(roots: Iterable[Any], table: Mapping[Any, Any], enter_calls: bool = False) -> Any:

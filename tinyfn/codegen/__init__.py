@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tinyfn.codegen import estimate, python
+from tinyfn.codegen.choice import DEFAULT, Choice
 from tinyfn.codegen.cost import Profile
 from tinyfn.codegen.divide import divide_loops
 from tinyfn.codegen.emit import emit
@@ -35,6 +36,7 @@ class Generated:
     `buffers` are the slots of its parameters in order, then come `variables` (names), then lo and
     hi: the units to run, of `extent` in all; multiples of `step`, but for hi at the end. `ops` and
     `memory` are arithmetic operations and bytes of one run. Sizes are ints, or nodes of variables.
+    `offers`: how many tiles each nest of loops had to choose from.
     """
 
     name: str
@@ -45,13 +47,15 @@ class Generated:
     step: int
     ops: Any
     memory: Any
+    offers: tuple[int, ...] = ()
 
 
-def generate(sink: UOp, target: Target) -> Generated:
+def generate(sink: UOp, target: Target, choice: Choice = DEFAULT) -> Generated:
     """The source of a kernel graph for a processor."""
-    name = kernel_name(sink, target)
+    name = kernel_name(sink, target, choice)
     sink = normalise(sink)  # one flat offset an access
     kernel = lower(stage_rows(divide_loops(sink)), name)  # the tree of loops
+    kernel.choice = choice
     plan(kernel, target)  # lanes, copies, units
     program = emit(kernel)  # statements
     extent, step = units(kernel)
@@ -64,6 +68,7 @@ def generate(sink: UOp, target: Target) -> Generated:
         step=step,
         ops=estimate.operations(sink),
         memory=estimate.moved_bytes(sink),
+        offers=tuple(kernel.offers),
     )
 
 
@@ -78,13 +83,14 @@ def plan(kernel: Kernel, target: Target) -> None:
     kernel.about = about(kernel)
 
 
-def kernel_name(sink: UOp, target: Target) -> str:
+def kernel_name(sink: UOp, target: Target, choice: Choice = DEFAULT) -> str:
     """A name that is a plain identifier and belongs to this graph and processor only."""
     wanted = getattr(sink.arg, "name", None) or "kernel"
     plain = re.sub(r"[^A-Za-z0-9_]", "_", str(wanted))[:60].strip("_") or "kernel"
     if not plain[0].isalpha():
         plain = f"k_{plain}"
-    digest = hashlib.blake2b(sink.key + repr(target).encode(), digest_size=6).hexdigest()
+    made_for = repr(target) + (choice.text() if choice != DEFAULT else "")
+    digest = hashlib.blake2b(sink.key + made_for.encode(), digest_size=6).hexdigest()
     return f"{plain}_{digest}"
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from tinyfn.codegen.choice import DEFAULT, Choice
 from tinyfn.uop.ops import UOp
 
 # *** the tree ***
@@ -117,7 +118,8 @@ class Kernel:
     first of them copies into scratch, in `panel_loops`, before the others run; `transposed` are
     those of them that are contiguous along the last of these loops. `streamed` are the slots whose
     memory is larger than the cache, only written, and so stored past the cache. `turned` are loads
-    that are neighbours along another loop than the lanes.
+    that are neighbours along another loop than the lanes. `choice` are the decisions taken by
+    timing instead of by cost, `offers` how many tiles each nest of loops had to choose from.
     """
 
     name: str
@@ -134,6 +136,8 @@ class Kernel:
     panel_loops: list[Loop] = field(default_factory=list)
     transposed: dict[UOp, Loop] = field(default_factory=dict)
     turned: dict[UOp, Loop] = field(default_factory=dict)
+    choice: Choice = DEFAULT
+    offers: list[int] = field(default_factory=list)
 
 
 def loops_in(block: Block) -> Iterator[Loop]:

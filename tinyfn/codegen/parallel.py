@@ -18,7 +18,6 @@ from tinyfn.dtype import dtypes
 from tinyfn.uop.ops import Ops, UOp
 from tinyfn.uop.simplify import INDEX_OPS
 
-WANTED = 8  # units for each thread, so that an uneven split costs little
 LEAST = 16  # passes of tiles that share a block of columns
 
 
@@ -27,7 +26,7 @@ def split_over_threads(kernel: Kernel, profile: Profile, target: Target) -> None
     chain = outer_chain(kernel)
     if not chain:
         return
-    wanted = WANTED * target.threads
+    wanted = kernel.choice.units * target.threads
     nest = reduce_nest(chain[-1].body)
     tile = [loop for loop in chain if loop.lanes or loop.copies > 1]
     if not nest or not tile or len(chain) == 1:

@@ -45,7 +45,7 @@ def _plan(block: Block, profile: Profile, target: Target, kernel: Kernel) -> Non
         nest = reduce_nest(Block([*payload]))
         axis = next((loop for loop in (*chain, *nest) if loop.lanes), None)
         if axis is not None and (nest or not payload):
-            _search(loop, axis, chain if nest else [], profile, target)
+            _search(loop, axis, chain if nest else [], profile, target, kernel)
         if axis is not None and not nest and not payload:
             _whole_lines(loop, axis, chain, profile, kernel)
         if axis is not None and axis.size is not None and axis.size % axis.lanes:
@@ -146,11 +146,13 @@ def reduce_nest(block: Block) -> list[Loop]:
     return max((c.loops for c in loops[0].closings), key=len)
 
 
-def _search(top: Loop, axis: Loop, chain: list[Loop], profile: Profile, target: Target) -> None:
-    """Take the copies that cost least and fit into the registers."""
+def _search(
+    top: Loop, axis: Loop, chain: list[Loop], profile: Profile, target: Target, kernel: Kernel
+) -> None:
+    """Take the copies that cost least and fit into the registers, or those that were chosen."""
     sheet = Sheet(profile, top, axis, axis.lanes)
     sizes = _sizes(top, profile)
-    best, least = {axis: 1}, math.inf
+    priced: list[tuple[float, dict[Loop, int]]] = []
     packed = profile.loads_from_panels(top, axis)
     jammed = [
         loop
@@ -174,8 +176,11 @@ def _search(top: Loop, axis: Loop, chain: list[Loop], profile: Profile, target: 
                 continue
         left_over = sum(_vectors(loop) % count > 0 for loop, count in copies.items())
         cost = sheet.cost(copies) * (1 + WIDTH * several + LEFT_OVER * left_over)
-        if cost < least:
-            best, least = copies, cost
+        priced.append((cost, copies))
+    priced.sort(key=lambda pair: pair[0])
+    place = min(kernel.choice.tile(len(kernel.offers)), len(priced) - 1)
+    kernel.offers.append(len(priced))
+    best = priced[place][1] if priced else {axis: 1}
     for loop, count in best.items():
         loop.copies = count
     _unroll(top, sizes, best, profile)

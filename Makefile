@@ -4,14 +4,15 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --editable
 
-.PHONY: help train test test-deep lint format bench clean
+.PHONY: help train test test-deep lint format bench docs clean
 
 help:
 	@echo "make train      install what the example needs and train on scikit-learn's digits"
 	@echo "make test       install what the tests need and run them"
 	@echo "make test-deep  the tests in their long form"
 	@echo "make lint       format, lint and type checks; make format mends what can be mended"
-	@echo "make bench      measure tinyfn beside its peers"
+	@echo "make bench      measure tinyfn beside its peers (some minutes)"
+	@echo "make docs       build the site, in the folder site"
 	@echo "make clean      remove .venv and what the tools leave behind"
 
 $(RUN):
@@ -44,7 +45,10 @@ format: $(VENV)/.extra-dev
 	$(RUN) -m ruff check --fix .
 
 bench: $(VENV)/.extra-bench
-	$(RUN) benchmarks/run.py
+	$(RUN) benchmarks/run.py --json figures.json --plot figures.png
+
+docs: $(VENV)/.extra-docs
+	$(RUN) -m mkdocs build --strict
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,164 +1,160 @@
-"""Measure tinyfn beside its peers, each library in a process of its own.
-
-A figure is the median over rounds, and the best of a few turns of all libraries, so that other work
-on the machine spoils no line for good.
+"""Measure tinyfn beside its peers, each library in a process of its own, in turn.
 
     python benchmarks/run.py                          # every workload, every installed library
-    python benchmarks/run.py --only matmul --libs tinyfn,numpy --json figures.json
+    python benchmarks/run.py --only matmul,sum --libs tinyfn,numpy --json figures.json
 
-Results are compared with numpy in float64 before anything is timed. numpy and torch run eagerly,
-jax under jit, tinygrad and tinyfn under TinyJit (replay).
+A figure is the median over rounds in one process, and the best of a few turns of all libraries, so
+that other work on the machine spoils no line for good. Outputs are compared with numpy in float64
+before anything is timed. The first turn finds the caches of compiled code empty (cold), the later
+ones find what the first one left (warm). Without `--only` the machine's limits are measured, too.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.util
 import json
 import os
 import statistics
 import subprocess
 import sys
-import time
-from collections.abc import Callable
+import tempfile
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-from workloads import Workload, workloads
+from libraries import installed, versions
+from machine import machine
+from measure import measure
+from report import Line, draw, show
+from workload import LIBRARIES, SCALE, Workload
+from workloads import all_workloads
 
-LIBRARIES = ("tinyfn", "numpy", "torch", "jax", "tinygrad")
-
-
-def prepared(library: str, workload: Workload, arrays: list[Any]) -> tuple[Callable[[], Any], Any]:
-    """A call that runs the workload to its end, and its result as a numpy array."""
-    function = workload.functions[library]
-    if library == "numpy":
-        return lambda: function(*arrays), function(*arrays)
-    module = importlib.import_module(library)
-    if library == "torch":
-        tensors = [module.from_numpy(a) for a in arrays]
-        return lambda: function(*tensors), function(*tensors).numpy()
-    if library == "jax":
-        compiled, given = module.jit(function), [module.numpy.asarray(a) for a in arrays]
-        return lambda: compiled(*given).block_until_ready(), np.asarray(compiled(*given))
-    given = [module.Tensor(a).realize() for a in arrays]
-    replayed = module.TinyJit(lambda *args: function(*args).realize())
-    for _ in range(3):
-        result = replayed(*given)
-    device = module.Device[module.Device.DEFAULT]
-
-    def call() -> None:
-        replayed(*given)
-        device.synchronize()
-
-    return call, result.numpy()
+# of the first losses of a training, between libraries: ties of a pooling may go to one or to all
+LOSS_TOLERANCE = 0.02
 
 
-def measure(library: str, only: list[str], rounds: int) -> dict[str, float]:
-    """The rate of each workload in one library, in this process."""
-    modules = {"numpy": np}
-    if library in ("torch", "jax"):
-        modules[library] = importlib.import_module(library)
-    rates = {}
-    rng = np.random.default_rng(0)
-    for workload in workloads(modules):
-        if not any(word in workload.name for word in only) or library not in workload.functions:
-            continue
-        arrays = [rng.standard_normal(s).astype(np.float32) for s in workload.shapes]
-        call, result = prepared(library, workload, arrays)
-        exact = workload.functions["numpy"](*(a.astype(np.float64) for a in arrays))
-        scale = np.abs(exact).max()
-        if not np.allclose(result, exact, rtol=workload.tolerance, atol=workload.tolerance * scale):
-            raise SystemExit(f"{library} computes {workload.name} wrong")
-        rates[workload.name] = workload.work / _seconds(call, rounds) * 1e-9
-    return rates
-
-
-def _seconds(call: Callable[[], Any], rounds: int) -> float:
-    """The median of the rounds; short calls are repeated inside a round."""
-    call()
-    started = time.perf_counter()
-    call()
-    repeat = max(1, int(0.02 / max(time.perf_counter() - started, 1e-7)))
-    times = []
-    for _ in range(rounds):
-        started = time.perf_counter()
-        for _ in range(repeat):
-            call()
-        times.append((time.perf_counter() - started) / repeat)
-    return statistics.median(times)
-
-
-def in_own_process(library: str, options: argparse.Namespace) -> dict[str, float]:
-    """The rates of a library, measured in a new process."""
-    command = [sys.executable, __file__, "--child", library, "--rounds", str(options.rounds)]
+def in_own_process(library: str, options: argparse.Namespace, caches: Path) -> list[dict[str, Any]]:
+    """The figures of a library, measured in a new process."""
+    command = [sys.executable, __file__, "--child", library, "--only", options.only]
+    command += [
+        "--folder",
+        str(caches),
+        "--rounds",
+        str(options.rounds),
+        "--budget",
+        str(options.budget),
+    ]
     environment = {
-        k: v for k, v in os.environ.items() if k not in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
+        **os.environ,
+        "TINYFN_CACHE": str(caches / "tinyfn"),
+        "TORCHINDUCTOR_CACHE_DIR": str(caches / "torch"),
+        "CACHEDB": str(caches / "tinygrad.db"),
     }
-    ran = subprocess.run(
-        [*command, "--only", options.only], env=environment, capture_output=True, text=True
-    )
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True)
+    found = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith('{"name"')]
     if ran.returncode:
-        print(f"{library}: {ran.stderr.strip().splitlines()[-1]}", file=sys.stderr)
-        return {}
-    found: dict[str, float] = json.loads(ran.stdout.splitlines()[-1])
+        last = (ran.stderr.strip().splitlines() or ["no message"])[-1]
+        print(f"{library} ended with status {ran.returncode}: {last}", file=sys.stderr)
     return found
 
 
-def table(rates: dict[str, dict[str, float]], units: dict[str, str]) -> str:
-    """The rates as a Markdown table, with the ratio of tinyfn to the best peer."""
-    peers = [name for name in rates if name != "tinyfn"]
-    head = ["workload", "unit", "tinyfn", *peers, "tinyfn / best peer"]
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    for name, unit in units.items():
-        own = rates["tinyfn"].get(name)
-        others = [rates[p].get(name) for p in peers]
-        if own is None:
-            continue
-        best = max((o for o in others if o is not None), default=None)
-        cells = [f"{own:.1f}", *("" if o is None else f"{o:.1f}" for o in others)]
-        ratio = "" if best is None else f"{own / best:.2f}"
-        lines.append("| " + " | ".join([name, unit, *cells, ratio]) + " |")
-    return "\n".join(lines)
+def merge(line: Line, library: str, found: dict[str, Any], turn: int) -> None:
+    """Add what a turn measured: the best rate, the cold and the warm start, the losses."""
+    if "error" in found:
+        line.errors[library] = found["error"]
+        return
+    line.rates[library] = max(found["rate"], line.rates.get(library, 0.0))
+    starts = line.cold if turn == 0 else line.warm
+    starts[library] = min(found["first"], starts.get(library, found["first"]))
+    if "losses" in found:
+        line.losses[library] = found["losses"]
 
 
-def main() -> None:
+def compare_losses(line: Line) -> None:
+    """Take out a library whose first steps of a training are not those of the others."""
+    if len(line.losses) < 2:
+        return
+    middle = [statistics.median(step) for step in zip(*line.losses.values(), strict=True)]
+    for library, losses in line.losses.items():
+        away = max(abs(a - b) / abs(b) for a, b in zip(losses, middle, strict=True))
+        if not away <= LOSS_TOLERANCE:
+            line.errors[library] = f"its losses {losses} are not the others' {middle}"
+            line.rates.pop(library, None)
+
+
+def chosen(only: str) -> list[Workload]:
+    """The workloads with one of the words in their names."""
+    found = [w for w in all_workloads() if any(word in w.name for word in only.split(","))]
+    if not found:
+        raise SystemExit(f"--only {only}: no workload has one of these words in its name")
+    return found
+
+
+def wanted(libraries: str) -> list[str]:
+    """The libraries asked for that are installed, tinyfn first."""
+    names = [name for name in libraries.split(",") if name]
+    if unknown := set(names) - set(LIBRARIES):
+        raise SystemExit(
+            f"--libs {libraries}: expected some of {', '.join(LIBRARIES)}, not {unknown}"
+        )
+    names = [name for name in LIBRARIES if name == "tinyfn" or name in names]
+    for name in names:
+        if not installed(name):
+            print(f"{name} is not installed: left out", file=sys.stderr)
+    return [name for name in names if installed(name)]
+
+
+def run(options: argparse.Namespace) -> list[Line]:
+    """All turns of all libraries."""
+    lines = {w.name: Line(w.name, w.unit) for w in chosen(options.only)}
+    with tempfile.TemporaryDirectory() as folder:
+        for turn in range(options.turns):
+            for library in wanted(options.libs):
+                print(f"turn {turn + 1} of {options.turns}: {library}", file=sys.stderr)
+                for found in in_own_process(library, options, Path(folder)):
+                    merge(lines[found["name"]], library, found, turn)
+    for line in lines.values():
+        compare_losses(line)
+    return list(lines.values())
+
+
+def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--only", default="", help="words; a workload with one of them is measured")
-    parser.add_argument("--libs", default=",".join(LIBRARIES))
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument(
-        "--repeat",
-        type=int,
-        default=3,
-        help="turns of all libraries; the best median of each counts",
-    )
-    parser.add_argument("--json", metavar="FILE", help="write the rates")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    parser.add_argument("--libs", default=",".join(LIBRARIES), help="the libraries, with commas")
+    parser.add_argument("--rounds", type=int, default=15, help="timed rounds in a process")
+    parser.add_argument("--turns", type=int, default=3, help="processes of each library")
+    parser.add_argument("--budget", type=float, default=1.0, help="seconds for a line's rounds")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the ratios")
+    parser.add_argument("--plain", action="store_true", help="a Markdown table in any case")
+    parser.add_argument("--child", choices=LIBRARIES, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Measure the machine and the workloads; print, write and draw what came out."""
+    options = arguments()
     if options.child:
-        print(json.dumps(measure(options.child, options.only.split(","), options.rounds)))
+        lines = chosen(options.only)
+        measure(options.child, lines, options.rounds, options.budget, options.folder)
         return
-    wanted = ["tinyfn", *(lib for lib in options.libs.split(",") if lib != "tinyfn")]
-    rates: dict[str, dict[str, float]] = {}
-    for library in wanted:
-        if importlib.util.find_spec(library) is None:
-            print(f"{library} is not installed: left out", file=sys.stderr)
-        else:
-            rates[library] = {}
-    for _ in range(options.repeat):
-        for library, known in rates.items():
-            for name, rate in in_own_process(library, options).items():
-                known[name] = max(rate, known.get(name, 0.0))
-    units = {w.name: w.unit for w in workloads({"numpy": np})}
-    print(table(rates, units))
+    libraries = wanted(options.libs)
+    limits, lines = {} if options.only else machine(), run(options)
+    show(lines, libraries, limits, options.plain)
     if options.json:
-        with open(options.json, "w") as file:
-            json.dump(rates, file, indent=2)
+        record = {
+            "machine": limits,
+            "versions": versions(libraries),
+            "units": SCALE,
+            "lines": [line.record() for line in lines],
+        }
+        options.json.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    if options.plot:
+        draw(lines, options.plot)
 
 
 if __name__ == "__main__":

@@ -1,23 +1,11 @@
 """The first example learns, on one slot and on two, and its weights come back from a file."""
 
-import importlib.util
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tinyfn.nn.state import get_state_dict, safe_load
-
-FILE = Path(__file__).parents[2] / "examples" / "train_digits.py"
-
-
-@pytest.fixture(scope="module")
-def example():
-    spec = importlib.util.spec_from_file_location("train_digits", FILE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_quick_form_learns_and_keeps_what_it_learned(example, tmp_path, capsys):

@@ -48,7 +48,7 @@ bench: $(VENV)/.extra-bench
 	$(RUN) benchmarks/run.py --json figures.json --plot figures.png
 
 docs: $(VENV)/.extra-docs
-	$(RUN) -m mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --quiet
 
 clean:
 	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -33,7 +33,7 @@ def torch_call(workload: Workload, arrays: list[Any]) -> Call:
     assert workload.torch is not None
     if workload.training:
         return workload.torch(torch, lambda f: f, *given)
-    return torch.inference_mode()(lambda: workload.torch(torch, *given))
+    return lambda: workload.torch(torch, *given)
 
 
 def compiled_torch_call(workload: Workload, arrays: list[Any]) -> Call:
@@ -44,7 +44,7 @@ def compiled_torch_call(workload: Workload, arrays: list[Any]) -> Call:
     if workload.training:
         return workload.torch(torch, torch.compile, *given)
     compiled = torch.compile(lambda *args: workload.torch(torch, *args), dynamic=False)
-    return torch.inference_mode()(lambda: compiled(*given))
+    return lambda: compiled(*given)
 
 
 def jax_call(workload: Workload, arrays: list[Any]) -> Call:

@@ -50,6 +50,7 @@ FLAG_ROWS = (
     FlagRow("SPEC", 0, "1 checks every graph against its spec between passes"),
     FlagRow("THREADS", 0, "threads a kernel may use; 0 takes all the process may run on"),
     FlagRow("BEAM", 0, "reserved for the search over tiles"),
+    FlagRow("TRAINING", 0, "1: dropout and batch norm as in training; Tensor.train() for a block"),
     FlagRow("JIT", 1, "0 makes TinyJit call the function every time"),
     FlagRow("DEFAULT_FLOAT", "float32", "dtype of Python floats and of rand, zeros, ones"),
     FlagRow("DEFAULT_INT", "int32", "dtype of Python ints"),
@@ -103,7 +104,7 @@ class Flag:
         return f"Flag({self.name}={self.value!r})"
 
 
-DEBUG, NATIVE, SPEC, THREADS, BEAM, JIT, DEFAULT_FLOAT, DEFAULT_INT = (
+DEBUG, NATIVE, SPEC, THREADS, BEAM, TRAINING, JIT, DEFAULT_FLOAT, DEFAULT_INT = (
     Flag(row) for row in FLAG_ROWS
 )
 
@@ -117,6 +118,10 @@ class Context(ContextDecorator):
             raise FlagError.unknown(unknown, sorted(Flag.registry))
         self._flags = flags
         self._tokens: list[list[tuple[Flag, contextvars.Token[Any]]]] = []
+
+    def _recreate_cm(self) -> Context:
+        """A block of its own for each call of a decorated function: threads may call it at once."""
+        return Context(**self._flags)
 
     def __enter__(self) -> Context:
         tokens = []

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ContextDecorator
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from tinyfn.call import refuse_while_capturing
 from tinyfn.dtype import decode_small
 from tinyfn.errors import ArgumentError, BindingError, DTypeError, GradientError, ShapeError
 from tinyfn.gradient import compute_gradient
-from tinyfn.helpers import prod
+from tinyfn.helpers import TRAINING, Context, prod
 from tinyfn.mixin.core import same_shape
 from tinyfn.tensor.data import (
     SMALL_FLOATS,
@@ -27,7 +26,20 @@ from tinyfn.uop.info import CallInfo
 from tinyfn.uop.ops import Ops, UOp, toposort
 
 
-class Tensor(Placement):
+class _Mode(type):
+    """Gives the class Tensor the property `training`, which is the flag TRAINING."""
+
+    @property
+    def training(cls) -> bool:
+        """Whether dropout and batch norm behave as in training."""
+        return bool(TRAINING)
+
+    @training.setter
+    def training(cls, mode: bool) -> None:
+        TRAINING.set(bool(mode))
+
+
+class Tensor(Placement, metaclass=_Mode):
     """A lazy n-dimensional array.
 
     Args:
@@ -43,20 +55,13 @@ class Tensor(Placement):
     """
 
     __slots__ = ()
-    training: ClassVar[bool] = False
     _grad: Tensor | None
 
-    class train(ContextDecorator):  # noqa: N801 (used as Tensor.train())
+    class train(Context):  # noqa: N801 (used as Tensor.train())
         """Set `Tensor.training` for a block: dropout and batch norm behave as in training."""
 
         def __init__(self, mode: bool = True) -> None:
-            self.mode = mode
-
-        def __enter__(self) -> None:
-            self.before, Tensor.training = Tensor.training, self.mode
-
-        def __exit__(self, *exc: object) -> None:
-            Tensor.training = self.before
+            super().__init__(TRAINING=bool(mode))
 
     @property
     def grad(self) -> Tensor | None:

@@ -141,3 +141,22 @@ def test_long_sums_come_to_an_end(power, rows):
     assert kernels_of(x.realize().sum(1)) <= 2
     assert x.max(1).tolist() == [1] * rows
     assert x.sum().item() == 2**power // rows * rows
+
+
+@pytest.mark.parametrize(
+    ("make", "count"),
+    [
+        (lambda: (X.max(1), X.sum(1)), 1),
+        (lambda: (X.max(0), X.sum(0), X.min(0)), 1),
+        (lambda: (X.mean(1), X.var(1)), 1),
+        (lambda: (X.max(1), W.sum(1)), 2),  # other memory
+        (lambda: (X.max(1), X.max(0)), 2),  # other loops
+    ],
+)
+def test_reductions_of_the_same_rows_are_one_pass(make, count):
+    assert kernels_of(*make()) == count
+    alone = [tensor.numpy() for tensor in make()]
+    together = make()
+    together[0].realize(*together[1:])
+    for found, right in zip(together, alone, strict=True):
+        np.testing.assert_array_equal(found.numpy(), right)

@@ -14,6 +14,7 @@ from typing import Any
 
 from tinyfn.codegen import estimate, python
 from tinyfn.codegen.choice import DEFAULT, Choice
+from tinyfn.codegen.columns import turn_columns
 from tinyfn.codegen.cost import Profile
 from tinyfn.codegen.divide import divide_loops
 from tinyfn.codegen.emit import emit
@@ -54,7 +55,8 @@ def generate(sink: UOp, target: Target, choice: Choice = DEFAULT) -> Generated:
     """The source of a kernel graph for a processor."""
     name = kernel_name(sink, target, choice)
     sink = normalise(sink)  # one flat offset an access
-    kernel = lower(stage_rows(divide_loops(sink)), name)  # the tree of loops
+    turned = turn_columns(divide_loops(sink), target)  # columns: rows after one another
+    kernel = lower(stage_rows(turned), name)  # the tree of loops
     kernel.choice = choice
     plan(kernel, target)  # lanes, copies, units
     program = emit(kernel)  # statements

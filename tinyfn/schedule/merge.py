@@ -1,7 +1,8 @@
 """Kernels over the same loops that share memory become one: an optimizer's update is one pass.
 
 Before: m[r0] = f(m[r0], g[r0]); then p[r0] = h(p[r0], m[r0]). After: one loop that stores both,
-with the value just computed in the place of the load of m.
+with the value just computed in the place of the load of m. Reductions of the same rows, like the
+largest value and the sum, are one pass over these rows.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from tinyfn.uop.ops import KernelInfo, Ops, UOp, substitute, toposort
 REACH = 24
 MOST_ARGUMENTS = 16
 MOST_NODES = 300
+JOINED = ("map", "reduce", "row")
 
 
 @dataclass
@@ -58,17 +60,37 @@ def _memory(argument: UOp) -> list[UOp]:
 
 
 def _loops(body: UOp) -> tuple[UOp, ...] | None:
-    """The loops of a kernel that only maps elements; None for any other."""
+    """The loops of a kernel that maps elements or reduces rows; None for any other."""
     if body.op is not Ops.SINK or len(body.src) != 1 or body.src[0].op is not Ops.END:
         return None
-    if not isinstance(body.arg, KernelInfo) or not body.arg.name.startswith("map"):
+    if not isinstance(body.arg, KernelInfo) or not body.arg.name.startswith(JOINED):
         return None
     order = toposort([body])
-    if len(order) > MOST_NODES or any(n.op in (Ops.REDUCE, Ops.AFTER, Ops.SLOT) for n in order):
+    if len(order) > MOST_NODES or any(n.op in (Ops.AFTER, Ops.SLOT) for n in order):
         return None
     if any(n.op is Ops.PARAM and n.arg.addrspace is not AddrSpace.GLOBAL for n in order):
         return None
     return body.src[0].src[1:]
+
+
+def _rows(step: Step) -> set[tuple[UOp, ...]]:
+    """The loops over which a kernel reduces."""
+    return {n.src[1:] for n in toposort([step.call.src[0]]) if n.op is Ops.REDUCE}
+
+
+def _same_rows(first: Step, second: Step) -> bool:
+    """Whether reductions of two kernels walk through the same memory in the same loops."""
+    own, other = _rows(first), _rows(second)
+    if not own or not other:
+        return True
+    along = {r for loops in own & other for r in loops}
+    own_elements, other_elements = _elements(first), _elements(second)
+    shared = any(
+        not along.isdisjoint(offset.ranges)
+        for memory in first.reads & second.reads
+        for offset in own_elements[memory] & other_elements[memory]
+    )
+    return shared and (own <= other or other <= own)
 
 
 def _partner(merged: list[Step], step: Step) -> int | None:
@@ -93,7 +115,7 @@ def _may_join(first: Step, second: Step) -> bool:
     arguments = set(first.call.src[1:]) | set(second.call.src[1:])
     if not shared or len(arguments) > MOST_ARGUMENTS:
         return False
-    return _same_elements(first, second)
+    return _same_elements(first, second) and _same_rows(first, second)
 
 
 def _elements(step: Step) -> dict[UOp, set[UOp]]:

@@ -26,7 +26,9 @@ MIDDLE = frozenset({Ops.DIV, Ops.SQRT, Ops.RSQRT, Ops.RECIP})
 LATENCY = 4  # updates of one accumulator wait for each other this many steps
 WORTH_A_PANEL = 32  # passes over a panel from which on strided loads are copied into one
 CACHED = 0.5  # the part of the L2 cache that panels, or a block of rows, may take
+GATED = 1.2  # what it costs more that a load or store happens under a condition
 LINE = 64  # bytes of a line of the cache
+PAGE = 4096  # bytes from lane to lane from which on each is on a page of its own
 FAR = 1024  # elements from one row to the next from which on rows are far apart
 FAR_ROW = 2.0  # what the first access to a far row costs more
 SHARED = 96  # passes over a panel in one unit of work, at most about
@@ -36,6 +38,13 @@ OVERHEAD = 0.5  # a pass of a loop by itself
 def is_scratch(memory: UOp) -> bool:
     """Whether memory belongs to one run of a kernel."""
     return memory.arg.addrspace in (AddrSpace.LOCAL, AddrSpace.REG)
+
+
+def has_parts(node: UOp) -> bool:
+    """Whether nodes below belong to the same work: not those that only say where a load is."""
+    if node.op is Ops.INDEX:
+        return any(n.op is Ops.INDEX for n in toposort(node.src[1:]))
+    return node.op not in (Ops.REDUCE, Ops.AFTER)
 
 
 @dataclass(eq=False)
@@ -92,7 +101,7 @@ class Profile:
             return [root]
         if root.op is Ops.REDUCE:
             below = root.src[:1]
-        order = toposort(below, gate=lambda n: n.op not in (Ops.REDUCE, Ops.AFTER))
+        order = toposort(below, gate=has_parts)
         return [
             n
             for n in order
@@ -237,12 +246,15 @@ class Profile:
 
     def access_price(self, index: UOp, axis: UOp | None, lanes: int, loop: Loop | None) -> float:
         """A load (in a loop) or store."""
-        gated = 0.3 if gate_of(index)[0] is not None else 0.0
+        gated = GATED if gate_of(index)[0] is not None else 0.0
         stride = 0 if axis is None else self.stride(index, axis)
+        if gated and stride == 1 and axis is not None and loop is not None:
+            gated = min(gated, 4 / max(self.panel_passes(index, axis, lanes, loop), 1))
         if stride in (0, 1):
             return 1 + gated
         apart = stride is None or abs(stride) * index.dtype.itemsize >= LINE
-        price = lanes * (1.2 if apart else 0.8) + gated + 1
+        pages = apart and (stride is None or abs(stride) * index.dtype.itemsize >= PAGE)
+        price = lanes * (2.0 if pages else 1.2 if apart else 0.8) + gated + 1
         if axis is not None and loop is not None:
             passes = self.panel_passes(index, axis, lanes, loop)
             if passes >= WORTH_A_PANEL:
@@ -271,7 +283,8 @@ class Profile:
             for group in self.groups[loop].values()
             for node in group.nodes
             if node.op is Ops.INDEX
-            and self.stride(node, axis.range) not in (0, 1)
+            and axis.range in node.ranges
+            and (self.stride(node, axis.range) not in (0, 1) or gate_of(node)[0] is not None)
             and self.panel_passes(node, axis.range, axis.lanes, loop) >= WORTH_A_PANEL
         ]
 
@@ -305,6 +318,7 @@ class Sheet:
         self.lines: list[Line] = []
         self.passes: list[tuple[list[Loop], list[int], float]] = []
         self.fixed = 0.0
+        self.lanes = lanes
         skip = len(profile.path[top]) - 1
         for loop in profile.inside(top):
             path = list(profile.path[loop][skip:])

@@ -173,6 +173,14 @@ def chain_of(loop: Loop) -> list[Loop]:
     return found
 
 
+def reduce_nest(block: Block) -> list[Loop]:
+    """The loops of the only reduction of a block; none where it has none or several."""
+    loops = [i for i in block.items if isinstance(i, Loop)]
+    if len(loops) != 1 or not loops[0].closings:
+        return []
+    return max((c.loops for c in loops[0].closings), key=len)
+
+
 def outer_chain(kernel: Kernel) -> list[Loop]:
     """The independent loops around everything, none of whose sizes depends on another."""
     items = kernel.body.items

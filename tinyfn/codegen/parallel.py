@@ -10,9 +10,8 @@ import math
 from typing import Any
 
 from tinyfn.codegen.cost import CACHED, Profile
-from tinyfn.codegen.loops import Kernel, Loop, Parallel, outer_chain
+from tinyfn.codegen.loops import Kernel, Loop, Parallel, outer_chain, reduce_nest
 from tinyfn.codegen.pack import choose_panels
-from tinyfn.codegen.tile import reduce_nest
 from tinyfn.device import Target
 from tinyfn.dtype import dtypes
 from tinyfn.uop.ops import Ops, UOp

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator
 
 from tinyfn.codegen.cost import CACHED, Profile, Sheet
-from tinyfn.codegen.loops import Block, Kernel, Loop, chain_of
+from tinyfn.codegen.loops import Block, Kernel, Loop, chain_of, reduce_nest
 from tinyfn.device import Target
 from tinyfn.uop.ops import Ops, UOp
 
@@ -136,14 +136,6 @@ def _sizes(top: Loop, profile: Profile) -> list[Text]:
         for loop in profile.inside(top)
         for group in profile.groups[loop].values()
     ]
-
-
-def reduce_nest(block: Block) -> list[Loop]:
-    """The loops of the only reduction of a block; none where it has none or several."""
-    loops = _loops(block)
-    if len(loops) != 1 or not loops[0].closings:
-        return []
-    return max((c.loops for c in loops[0].closings), key=len)
 
 
 def _search(

@@ -125,7 +125,8 @@ class Cutter:
             costly = costly or any(self.expensive[s] for s in sources)
             self.expensive[node] = costly and not stop
             depth = 1 + max((self.depth[s] for s in sources), default=0)
-            if depth > DEEPEST and node.op in opcodes.ELEMENTWISE and node.shape:
+            data = node.shape or node.dtype.kind != "weakint"  # sizes and indices are no memory
+            if depth > DEEPEST and node.op in opcodes.ELEMENTWISE and data:
                 self.cuts.add(node)
             # what a reduction gives is stored as a rule: what is computed from it starts anew
             self.depth[node] = 0 if stop or node in self.cuts else depth

@@ -107,10 +107,12 @@ def run(options: argparse.Namespace) -> list[Line]:
     """All turns of all libraries."""
     lines = {w.name: Line(w.name, w.unit) for w in chosen(options.only)}
     with tempfile.TemporaryDirectory() as folder:
+        caches = (options.caches or Path(folder)).resolve()
+        caches.mkdir(parents=True, exist_ok=True)
         for turn in range(options.turns):
             for library in wanted(options.libs):
                 print(f"turn {turn + 1} of {options.turns}: {library}", file=sys.stderr)
-                for found in in_own_process(library, options, Path(folder)):
+                for found in in_own_process(library, options, caches):
                     merge(lines[found["name"]], library, found, turn)
     for line in lines.values():
         compare_losses(line)
@@ -129,6 +131,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--budget", type=float, default=1.0, help="seconds for a line's rounds")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the ratios")
+    parser.add_argument(
+        "--caches", type=Path, metavar="FOLDER", help="keep compiled code: another run starts warm"
+    )
     parser.add_argument("--plain", action="store_true", help="a Markdown table in any case")
     parser.add_argument("--child", choices=LIBRARIES, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)

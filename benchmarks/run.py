@@ -127,8 +127,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", default="", help="words; a workload with one of them is measured")
     parser.add_argument("--libs", default=",".join(LIBRARIES), help="the libraries, with commas")
     parser.add_argument("--rounds", type=int, default=15, help="timed rounds in a process")
-    parser.add_argument("--turns", type=int, default=3, help="processes of each library")
-    parser.add_argument("--budget", type=float, default=1.0, help="seconds for a line's rounds")
+    parser.add_argument("--turns", type=int, default=2, help="processes of each library")
+    parser.add_argument("--budget", type=float, default=0.5, help="seconds for a line's rounds")
+    parser.add_argument(
+        "--best",
+        action="store_true",
+        help="the least time instead of the median: on a machine with other work to do",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the ratios")
     parser.add_argument(
@@ -144,8 +149,7 @@ def main() -> None:
     """Measure the machine and the workloads; print, write and draw what came out."""
     options = arguments()
     if options.child:
-        lines = chosen(options.only)
-        measure(options.child, lines, options.rounds, options.budget, options.folder)
+        measure(options.child, chosen(options.only), options)
         return
     libraries = wanted(options.libs)
     limits, lines = {} if options.only else machine(), run(options)

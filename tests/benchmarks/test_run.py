@@ -1,5 +1,6 @@
 """The benchmarks run, check before they time, and say what they found in each form."""
 
+import argparse
 import importlib.util
 import json
 import subprocess
@@ -55,7 +56,8 @@ def test_a_wrong_result_is_not_timed(benchmarks, capsys, tmp_path):
         work("another shape", lambda _, a: (a + 1).sum()),
         work("right", lambda _, a: a + 1),
     ]
-    measure.measure("tinyfn", lines, 1, 0.01, tmp_path)
+    options = argparse.Namespace(rounds=1, budget=0.01, best=True, folder=tmp_path)
+    measure.measure("tinyfn", lines, options)
     found = {f["name"]: f for f in map(json.loads, capsys.readouterr().out.splitlines())}
     assert "off by 0.001" in found["wrong"]["error"]
     assert "off by nan" in found["undefined"]["error"]

@@ -255,15 +255,37 @@ class ArrangeMixin(CreationMixin):
             fitted = self._narrow(axis, 0, min(rows, size))
             fitted = fitted._pad_axis(axis, 0, max(rows - size, 0))
             return fitted._reshaped((*before, places, s, *after))._narrow(axis + 1, 0, k)
-        # rows of length m * size + d of the repeated axis: the j-th row begins at j * d
-        m = max(1, ceildiv(places * s - d, size))
-        row = plain(size * m + d)
-        times = ceildiv(k * row, size)
-        x = self.repeat((1,) * axis + (times,) + (1,) * len(after))._narrow(axis, 0, k * row)
-        x = x._reshaped((*before, k, row, *after))._narrow(axis + 1, 0, places * s)
-        x = x._reshaped((*before, k, places, s, *after))._narrow(axis + 2, 0, 1)
-        x = x._reshaped((*before, k, places, *after))
+        if isinstance(size, int) and s > 1 and d == 1:
+            return self._windows_by_remainder(axis, k, s, places)
+        x, rows = self._sheared(axis, k, d), (*before, k)
+        x = x._narrow(axis + 1, 0, plain((places - 1) * s + 1))
+        x = x._pad_axis(axis + 1, 0, s - 1)._reshaped((*rows, places, s, *after))
+        x = x._narrow(axis + 2, 0, 1)._reshaped((*rows, places, *after))
         return x.transpose(axis, axis + 1)
+
+    def _sheared(self, axis: int, k: int, d: int) -> Self:
+        """One axis as (k, p): x[p + j * d] at (j, p), with p as far as the last row reaches.
+
+        Rows of a repeated axis are read as longer rows, so that each begins d elements later. As
+        many elements as the shift of the last row lie before the first: then the way back, from
+        x to rows, has no remainders either.
+        """
+        before, size, after = self.shape[:axis], self.shape[axis], self.shape[axis + 1 :]
+        shift = d * (k - 1)
+        row = plain(size + shift)
+        x = self._pad_axis(axis, shift, 0)._reshaped((*before, 1, row, *after))
+        x = x._broadcast_to((*before, k, row, *after))._reshaped((*before, plain(k * row), *after))
+        x = x._pad_axis(axis, 0, k * d)._reshaped((*before, k, plain(row + d), *after))
+        return x._narrow(axis + 1, shift, plain(size - shift))
+
+    def _windows_by_remainder(self, axis: int, k: int, s: int, places: int) -> Self:
+        """Windows s apart: of blocks of s elements, whole blocks apart; then cut to size."""
+        before, size, after = self.shape[:axis], self.shape[axis], self.shape[axis + 1 :]
+        blocks = ceildiv(k, s)
+        rows = places - 1 + blocks
+        x = self._narrow(axis, 0, min(rows * s, size))._pad_axis(axis, 0, max(rows * s - size, 0))
+        x = x._reshaped((*before, rows, s, *after))._windows_along(axis, blocks, 1, 1)
+        return x._reshaped((*before, places, blocks * s, *after))._narrow(axis + 1, 0, k)
 
     def unfold(self, dim: int, size: int, step: int) -> Self:
         """All windows of `size` elements along an axis, `step` apart, as a new last axis.

@@ -15,6 +15,7 @@ from tinyfn.schedule.inline import inline_calls
 from tinyfn.schedule.memory import MemoryPlan, Slice, buffers_of, plan_memory
 from tinyfn.schedule.merge import merge_kernels
 from tinyfn.schedule.order import Orderer, stored_at
+from tinyfn.schedule.overlap import join_overlapping_sums
 from tinyfn.schedule.prepare import prepare
 from tinyfn.schedule.shard import resolve_shards
 from tinyfn.uop import spec
@@ -57,7 +58,7 @@ def build(root: UOp, watch: Watch) -> Template:
     graph = resolve_shards(graph)
     watch("per slot", graph)
     graph = expand_collectives(graph)
-    graph = prepare(graph)
+    graph = join_overlapping_sums(prepare(graph))
     watch("prepared", graph)
     places = Places(template_of_body)
     items = Orderer(graph.src, places).run()

@@ -162,7 +162,7 @@ class Lowering:
         """Movement changes the index; padding is 0 by its condition."""
         inner, more = source_index(node, index)
         value = self.value(node.src[0], inner, both(valid, more))
-        if more is None or self.is_zero_outside(node.src[0]):
+        if more is None or self.is_zero_outside(node.src[0]) or _is_gated_load(value):
             return value
         return folded(UOp(Ops.WHERE, node.dtype, (more, value, UOp.const(0, node.dtype))))
 
@@ -213,6 +213,13 @@ class Lowering:
             self.scratch[node] = row.after(store.end(loop))
         position = index[first.index(loop)]
         return UOp(Ops.INDEX, node.dtype, (self.scratch[node], position))
+
+
+def _is_gated_load(value: UOp) -> bool:
+    """Whether a value is loaded under a condition, and 0 where that does not hold."""
+    while value.op is Ops.CAST:
+        value = value.src[0]
+    return value.op is Ops.INDEX and value.src[1].op is Ops.WHERE
 
 
 def folded(node: UOp) -> UOp:

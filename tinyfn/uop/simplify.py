@@ -150,6 +150,16 @@ def _split(x: Node, size: int) -> tuple[Terms, int, Terms, int]:
     return whole, constant // size, rest, constant % size
 
 
+def _split_nearest(x: Node, size: int) -> tuple[Terms, int, Terms, int]:
+    """The same with the factors of the rest as near to 0 as can be: j * 9 by 10 is 10 * j - j."""
+    terms, constant = linear_form(x)
+    whole = {t: (f + size // 2) // size for t, f in terms.items()}
+    rest = {t: f - whole[t] * size for t, f in terms.items() if f - whole[t] * size}
+    low, _ = bounds_of_linear(rest, constant)
+    more = low // size
+    return {t: f for t, f in whole.items() if f}, more, rest, constant - more * size
+
+
 def idiv(x: Node, y: Node) -> Node:
     """floor(x / y)."""
     if y.op is not Ops.CONST or y.arg <= 0:
@@ -159,10 +169,11 @@ def idiv(x: Node, y: Node) -> Node:
         return x
     if x.bounds[0] // size == x.bounds[1] // size:
         return type(x).const(x.bounds[0] // size, dtypes.weakint)
-    whole, whole_constant, rest, rest_constant = _split(x, size)
-    low, high = bounds_of_linear(rest, rest_constant)
-    if low // size == high // size:
-        return from_linear(x, whole, whole_constant + low // size)
+    for split in (_split_nearest, _split):
+        whole, whole_constant, rest, rest_constant = split(x, size)
+        low, high = bounds_of_linear(rest, rest_constant)
+        if low // size == high // size:
+            return from_linear(x, whole, whole_constant + low // size)
     divisor = math.gcd(size, *rest.values())
     if divisor > 1:
         rest = {t: f // divisor for t, f in rest.items()}
@@ -207,10 +218,11 @@ def mod(x: Node, y: Node) -> Node:
     size = y.arg
     if size == 1:
         return make.const(0, dtypes.weakint)
-    _, _, rest, rest_constant = _split(x, size)
-    low, high = bounds_of_linear(rest, rest_constant)
-    if low // size == high // size:
-        return from_linear(x, rest, rest_constant - low // size * size)
+    for split in (_split_nearest, _split):
+        _, _, rest, rest_constant = split(x, size)
+        low, high = bounds_of_linear(rest, rest_constant)
+        if low // size == high // size:
+            return from_linear(x, rest, rest_constant - low // size * size)
     divisor = math.gcd(size, *rest.values())
     if divisor > 1:
         small = {t: f // divisor for t, f in rest.items()}

@@ -341,3 +341,16 @@ def test_grad_fxn_has_to_return_gradients_of_the_shape_of_the_arguments():
     x = stored(3)
     with pytest.raises(GradientError, match=r"\(3,\)"):
         wrong(x).sum().gradient(x)
+
+
+@pytest.mark.parametrize("move", [lambda b: b.min(0), lambda b: b.reshape(1, 3).permute(1, 0)])
+def test_movement_in_the_body_leaves_inputs_whole(move):
+    """Reshapes and permutes of an input are not merged with those that made it."""
+    b = Tensor([-1.0, 2.0, 3.0])
+
+    def body(x, y):
+        return x * y.reshape(1, *y.shape) + (y.permute(1, 0) if y.ndim == 2 else y)
+
+    x, y = Tensor([[1.0, 2.0, 3.0]]), move(b)
+    expected = body(x, y).numpy()
+    np.testing.assert_array_equal(function(body)(x, move(b)).numpy(), expected)

@@ -11,7 +11,7 @@ from tinyfn import tree
 from tinyfn.call import build_call, capture_body, capturing
 from tinyfn.errors import FunctionResultError
 from tinyfn.tensor import Tensor
-from tinyfn.uop.node import now
+from tinyfn.uop.node import fence, now
 from tinyfn.uop.ops import CallInfo, Ops, UOp
 
 P = ParamSpec("P")
@@ -54,7 +54,7 @@ class _function(Generic[P, R], metaclass=_Depth):  # noqa: N801 (the name users 
         inputs = [t.uop for t in tree.find((args, kwargs), Tensor)]
         inputs += [u for u in tree.find((args, kwargs), UOp) if u.op is Ops.BIND]
         started = now()
-        with _capture(self.name):
+        with _capture(self.name, started):
             result: Any = self.fxn(*args, **kwargs)
         values = [t.uop for t in self._outputs(result)]
         body = capture_body(values, inputs, started, self.name, self.allow_implicit)
@@ -70,9 +70,10 @@ class _function(Generic[P, R], metaclass=_Depth):  # noqa: N801 (the name users 
 
 
 @contextmanager
-def _capture(name: str) -> Generator[None]:
+def _capture(name: str, started: int) -> Generator[None]:
     """Mark that a function is being captured, whatever happens inside."""
     capturing.names.append(name)
+    outer, fence.since = fence.since, started
     try:
         yield
     except Exception as error:
@@ -80,6 +81,7 @@ def _capture(name: str) -> Generator[None]:
         raise
     finally:
         capturing.names.pop()
+        fence.since = outer
 
 
 @overload

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -22,6 +23,14 @@ _interned: dict[Any, weakref.ref[UOp]] = {}
 _numbers = itertools.count()
 _births = itertools.count()
 
+
+class _Fence(threading.local):
+    """Since when nodes belong to the function that this thread captures."""
+
+    since = 0
+
+
+fence = _Fence()
 DERIVED = ("_shape", "_device", "_axis", "_ranges", "_bounds", "_key")
 
 
@@ -301,11 +310,12 @@ class UOp(Construct, OpMixin):
         if self._move_is_nothing(op, arg):
             return self
         node = self
-        if op is Ops.RESHAPE and node.op is Ops.RESHAPE and node.src[0].axis is None:
+        inner_is_own = node.born >= fence.since  # an input of a function stays a node
+        if op is node.op is Ops.RESHAPE and inner_is_own and node.src[0].axis is None:
             node = node.src[0]
             if same_shape(node.shape, arg):
                 return node
-        if op is Ops.PERMUTE and node.op is Ops.PERMUTE:
+        if op is node.op is Ops.PERMUTE and inner_is_own:
             inner = node.arg
             return node.src[0]._move("PERMUTE", tuple(inner[i] for i in arg))
         packed, symbols = pack(arg)

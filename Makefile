@@ -4,12 +4,13 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --editable
 
-.PHONY: help train test test-deep lint format bench docs clean
+.PHONY: help train test test-deep fuzz lint format bench docs clean
 
 help:
 	@echo "make train      install what the example needs and train on scikit-learn's digits"
 	@echo "make test       install what the tests need and run them"
 	@echo "make test-deep  the tests in their long form"
+	@echo "make fuzz       random programs against numpy (SECONDS=600); stops at the first failure"
 	@echo "make lint       format, lint and type checks; make format mends what can be mended"
 	@echo "make bench      measure tinyfn beside its peers (some minutes)"
 	@echo "make docs       build the site, in the folder site"
@@ -34,6 +35,10 @@ test: $(VENV)/.extra-dev
 
 test-deep: $(VENV)/.extra-dev
 	$(RUN) -m pytest -q -n auto -m "deep or not deep"
+
+SECONDS ?= 600
+fuzz: $(VENV)/.extra-dev
+	$(RUN) -m tinyfn.testing fuzz --seconds $(SECONDS) --seed $$(date +%s) --out tests/property
 
 lint: $(VENV)/.extra-dev
 	$(RUN) -m ruff format --check .

@@ -42,8 +42,8 @@ UOP_ROWS = [
     ["__init__"],
 ]
 
-# the only calls that import inside a function: what a cache miss needs, and the extras
-LATE_IMPORTS = {"helpers.py", "codegen/cache.py"}
+# the only calls that import inside a function: what a cache miss needs, the extras, a user's module
+LATE_IMPORTS = {"helpers.py", "codegen/cache.py", "testing/fuzz.py"}
 
 
 def files():

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from tinyfn.testing.catalogue import CATALOGUE
+from tinyfn.testing.checks import WAYS
 from tinyfn.testing.fuzz import Options, fuzz, names
 
 
@@ -19,6 +20,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--seed", type=int, default=0, help="the first seed; each round takes one (0)")
     one.add_argument("--ops", type=names, help=f"kinds of lines, of {','.join(CATALOGUE)}")
     one.add_argument("--length", type=int, default=6, help="most lines of a program (6)")
+    one.add_argument("--ways", type=names, help=f"run in these ways, too, of {','.join(WAYS)}")
     one.add_argument("--module", help="fuzz the functions of this module instead of tinyfn")
     one.add_argument("--examples", type=int, help="stop after this many")
     one.add_argument("--out", type=Path, default=Path(), help="where a found test is written (.)")
@@ -34,6 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
         seed=given.seed,
         ops=given.ops,
         length=given.length,
+        ways=given.ways,
         module=given.module,
         folder=given.out,
         examples=given.examples,

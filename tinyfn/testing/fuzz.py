@@ -38,6 +38,7 @@ class Options:
     folder: Path = Path()
     examples: int | None = None
     progress: bool = True
+    ways: tuple[str, ...] | None = None
 
     @property
     def command(self) -> str:
@@ -45,6 +46,7 @@ class Options:
         parts = ["python -m tinyfn.testing fuzz", f"--seed {self.seed}"]
         parts += [f"--ops {','.join(self.ops)}"] if self.ops else []
         parts += [f"--module {self.module}"] if self.module else []
+        parts += [f"--ways {','.join(self.ways)}"] if self.ways else []
         parts += [f"--length {self.length}"] if self.length != Options.length else []
         return " ".join(parts)
 
@@ -67,6 +69,7 @@ class Hunt:
     check: Callable[[Any, tuple[str, ...]], None]
     until: float
     most: int | None = None
+    ways: tuple[str, ...] | None = None
     count: int = 0
     found: Found | None = None
     tick: Callable[[], Any] = field(default=lambda: None)
@@ -77,7 +80,9 @@ class Hunt:
 
     def run(self, seed: int) -> None:
         """Draw and check up to `ROUND` examples; keep the smallest that fails."""
-        ways = () if seed % 4 else (WAYS[(seed // 4) % len(WAYS)],)
+        ways = self.ways
+        if ways is None:  # each way of running takes turns; most rounds compare with numpy only
+            ways = () if seed % 4 else (WAYS[(seed // 4) % len(WAYS)],)
 
         def one(example: Any) -> None:
             if self.found is None and self.over():
@@ -159,7 +164,7 @@ def hunts(options: Options) -> list[Hunt]:
     if options.module is None:
         strategy = programs(options.ops, options.length)
         until = begin + options.seconds
-        return [Hunt("programs", strategy, check_program, until, options.examples)]
+        return [Hunt("programs", strategy, check_program, until, options.examples, options.ways)]
     functions = module_functions(options.module)
     share = options.seconds / len(functions)
     return [
@@ -169,6 +174,7 @@ def hunts(options: Options) -> list[Hunt]:
             lambda given, ways, f=f: _check_user(f, given, ways),  # type: ignore[misc]
             begin + share * (i + 1),
             options.examples,
+            options.ways,
         )
         for i, (name, f, count) in enumerate(functions)
     ]

@@ -184,6 +184,37 @@ def test_masked_lanes_do_not_touch_memory(fenced: Any, kind: str, lanes: int) ->
             assert (fenced.bytes == 0xA5).all()
 
 
+@pytest.mark.parametrize("lanes", (4, 16))
+@pytest.mark.parametrize("kind", STORED)
+def test_lanes_a_few_elements_apart(fenced: Any, kind: str, lanes: int) -> None:
+    """They come from whole loads, which end where the last lane is."""
+    T, width = f"{kind}x{lanes}", ARRAYS_WIDTH[kind]
+    text = "\n".join(
+        f"    vstore_{T}(out, {s * 2 * lanes}, vstrided_{T}(x, 0, {s}))\n"
+        f"    m{s} = vfirst_x{lanes}(lo + 2)\n"
+        f"    vstore_{T}(out, {(s * 2 + 1) * lanes}, vstridedm_{T}(x, 0, {s}, m{s}))"
+        for s in (2, 3, 4, 5)
+    )
+    source = f"""
+def near_{T}(x: {kind}ptr, out: {kind}ptr, lo: i64, hi: i64):
+{text}
+"""
+    x, out = contents(kind, 5 * lanes), contents(kind, 12 * lanes, 1)
+    one, other = both(source, x, out, units=(0, 1))
+    assert same_bits(one[1], other[1]).all()
+    (kernel,) = cache.fetch(
+        [
+            f"\ndef edge_{T}(x: {kind}ptr, out: {kind}ptr, lo: i64, hi: i64):\n"
+            f"    vstore_{T}(out, 0, vstrided_{T}(x, 0, 3))\n"
+        ]
+    )
+    count = (lanes - 1) * 3 + 1
+    part = fenced.bytes[fenced.size - count * width :]
+    part[:] = x[:count].view(np.uint8)
+    native(kernel, fenced.start + 2 * fenced.size - count * width, out, units=(0, 1))
+    assert same_bits(out[:lanes], x[:count:3]).all()
+
+
 NARROWED = {
     "i8": "i64", "u8": "i32", "i16": "i32", "u16": "u64", "i32": "i64", "b1": "i32", "f32": "f64",
     **dict.fromkeys(SMALL, "f32"),

@@ -13,6 +13,8 @@ from tinyfn.codegen.native.emitter import Emitter, lane_numbers, literal, spelle
 from tinyfn.codegen.native.types import I1, I8, I32, I64, POINTER, STORED, constant, shape
 from tinyfn.codegen.simd import STORAGE_ONLY, Word
 
+NEAR = 4  # the largest stride of which whole loads are cheaper than loads lane by lane
+
 
 def _address(e: Emitter, word: Word, memory: Any, i: Any) -> Any:
     place = e.b.gep(memory, [i], source_etype=STORED[word.kind])
@@ -145,13 +147,59 @@ def _stride_places(e: Emitter, word: Word, i: Any, stride: Any) -> Any:
 
 def strided(e: Emitter, word: Word, memory: Any, i: Any, stride: Any) -> Any:
     """Every stride-th element from i on."""
+    if _is_near(word, stride):
+        return _near(e, word, memory, i, int(stride.constant), None)
     mask = constant(I1, 1, word.lanes)
     return gather(e, word, memory, _stride_places(e, word, i, stride), mask)
 
 
 def strided_masked(e: Emitter, word: Word, memory: Any, i: Any, stride: Any, mask: Any) -> Any:
     """Every stride-th element from i on where the mask holds, 0 elsewhere."""
+    if _is_near(word, stride):
+        return _near(e, word, memory, i, int(stride.constant), mask)
     return gather(e, word, memory, _stride_places(e, word, i, stride), mask)
+
+
+def _is_near(word: Word, stride: Any) -> bool:
+    """Whether a few whole loads hold all lanes."""
+    near = isinstance(stride, ir.Constant) and 1 < int(stride.constant) <= NEAR
+    return near and word.lanes >= NEAR
+
+
+def _near(e: Emitter, word: Word, memory: Any, i: Any, stride: int, mask: Any) -> Any:
+    """As many loads as the stride, of which the lanes are picked.
+
+    The last load ends at the last lane: nothing beyond it is touched.
+    """
+    lanes = word.lanes
+    ends = (lanes - 1) * stride + 1 - lanes
+    found: Any = None
+    for number in range(stride):
+        first = min(number * lanes, ends)
+        own = [first <= lane * stride < first + lanes for lane in range(lanes)]
+        part = _loaded(e, word, memory, i, first, stride, mask)
+        if found is None:
+            picks = [lane * stride if mine else 0 for lane, mine in enumerate(own)]
+            found = e.b.shuffle_vector(part, part, _picks(picks))
+            continue
+        picks = [lanes + lane * stride - first if mine else lane for lane, mine in enumerate(own)]
+        found = e.b.shuffle_vector(found, part, _picks(picks))
+    return found
+
+
+def _loaded(e: Emitter, word: Word, memory: Any, i: Any, first: int, stride: int, mask: Any) -> Any:
+    """The elements from i + first on; under a mask of lanes only those that are lanes."""
+    at = e.b.add(i, ir.Constant(I64, first))
+    if mask is None:
+        return load(e, word, memory, at)
+    lanes, none = word.lanes, constant(I1, 0, word.lanes)
+    places = [first + element for element in range(lanes)]
+    picks = [p // stride if p % stride == 0 else lanes for p in places]
+    return load_masked(e, word, memory, at, e.b.shuffle_vector(mask, none, _picks(picks)))
+
+
+def _picks(places: list[int]) -> Any:
+    return ir.Constant(ir.VectorType(I32, len(places)), places)
 
 
 def local(e: Emitter, word: Word, count: Any) -> Any:

@@ -319,6 +319,7 @@ class Sheet:
         self.passes: list[tuple[list[Loop], list[int], float]] = []
         self.fixed = 0.0
         self.lanes = lanes
+        self.sums = axis is not None and not axis.independent
         skip = len(profile.path[top]) - 1
         for loop in profile.inside(top):
             path = list(profile.path[loop][skip:])
@@ -356,15 +357,19 @@ class Sheet:
         return total
 
     def registers(self, copies: dict[Loop, int]) -> tuple[int, int]:
-        """Accumulators, and vectors alive beside them in one pass."""
-        totals = live = 0
+        """Accumulators, and vectors alive beside them in one pass.
+
+        Lanes of a sum multiply two loaded vectors: those of the longer list pass one by one.
+        """
+        totals, live = 0, [0]
         for line in self.lines:
             for own in line.updates:
                 totals += line.times(own, copies)
             if line.own:
                 pairs = zip(line.loops, line.depends, strict=True)
-                live += math.prod(copies.get(loop, 1) for loop, depends in pairs if depends)
-        return totals, live
+                live.append(math.prod(copies.get(loop, 1) for loop, depends in pairs if depends))
+        passing = max(live) - 1 if self.sums and len(live) > 2 else 0
+        return totals, sum(live) - passing
 
 
 def units(loop: Loop, axis: Loop | None, lanes: int) -> int:

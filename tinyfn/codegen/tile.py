@@ -157,7 +157,7 @@ def _search(
     if jammed and axis in chain:
         fitting = _fitting_panel(top, axis, profile, target)
         wide = tuple(own for own in wide if own <= fitting) if fitting >= 2 else wide
-    jammed = sorted(jammed, key=lambda loop: -loop.likely_size)[:3]
+    jammed = _most_useful(jammed)
     for copies in _candidates(axis, wide, jammed, target.registers):
         several = math.prod(copies.values())
         if several > 1:
@@ -214,19 +214,31 @@ def _vectors(loop: Loop) -> int:
     return -(-loop.likely_size // (loop.lanes or 1))
 
 
+def _most_useful(loops: list[Loop]) -> list[Loop]:
+    """The three loops to copy: the longest, and the innermost short one, a window's."""
+    found = sorted(loops, key=lambda loop: -loop.likely_size)
+    short = [loop for loop in loops if loop.likely_size <= SHORT]
+    return [*found[:2], short[-1]] if short and short[-1] in found[2:] else found[:3]
+
+
 def _candidates(
     axis: Loop, wide: tuple[int, ...], jammed: list[Loop], registers: int
 ) -> Iterator[dict[Loop, int]]:
-    """Copies of the lane axis and of up to two other loops."""
+    """Copies of the lane axis and of up to two other loops; of a third one if it is short."""
     limit = 1 << 30 if axis.size is None else _vectors(axis)
+    whole = [loop for loop in jammed[2:] if loop.likely_size <= SHORT]
     for own in (c for c in wide if c <= limit):
         yield {axis: own}
         for count in range(1, min(len(jammed), 2) + 1):
             for loops in itertools.combinations(jammed, count):
                 for copies in itertools.product(COPIES[1:], repeat=count):
                     fits = all(c <= loop.likely_size for loop, c in zip(loops, copies, strict=True))
-                    if fits and own * math.prod(copies) <= registers:
-                        yield {axis: own, **dict(zip(loops, copies, strict=True))}
+                    if not fits or own * math.prod(copies) > registers:
+                        continue
+                    chosen = {axis: own, **dict(zip(loops, copies, strict=True))}
+                    yield chosen
+                    if count == 2 and whole and whole[0] not in chosen:
+                        yield {**chosen, whole[0]: whole[0].likely_size}
 
 
 def _statements(sizes: list[Text], copies: dict[Loop, int]) -> int:

@@ -53,11 +53,12 @@ class Options:
 
 @dataclass
 class Found:
-    """The smallest example that fails, and how."""
+    """The smallest example that fails and how, and the number of the first that did."""
 
     example: Any
     ways: tuple[str, ...]
     error: BaseException
+    first: int
 
 
 @dataclass
@@ -94,7 +95,8 @@ class Hunt:
             except hypothesis.errors.UnsatisfiedAssumption:
                 raise
             except Exception as error:
-                self.found = Found(example, ways, error)
+                first = self.found.first if self.found else self.count
+                self.found = Found(example, ways, error, first)
                 raise
 
         settings = hypothesis.settings(
@@ -211,7 +213,8 @@ def report(options: Options, hunt: Hunt) -> None:
         text = module_test(options.module or "", hunt.name, example, message, options.command)
         shown = "\n".join(f"{t!r} {t.tolist()}" for t in example)
     place = write_test(options.folder, text)
-    print(f"\nfound after {hunt.count} examples (shrinking included)\n{shown}\n{message}\n")
+    print(f"\nfound by example {hunt.found.first}, shrunk in {hunt.count - hunt.found.first} more")
+    print(f"{shown}\n{message}\n")
     print(f"written as a test: {place}")
 
 

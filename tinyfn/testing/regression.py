@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from textwrap import indent
+from textwrap import fill, indent
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,7 @@ def module_test(
 
 def _docstring(message: str, command: str) -> str:
     said = message.replace("\\", "/").replace('"', "'").split("\n")[0]
+    said = fill(said, 96)
     return f'"""Found by `{command}`.\n\n{said}\n"""'
 
 

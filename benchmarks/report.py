@@ -121,6 +121,7 @@ def draw(lines: list[Line], file: Path) -> None:
     places = range(len(shown))
     axes.barh(places, [ratio - 1 for _, ratio in shown], left=1, color=colours)
     axes.set_yticks(places, [name for name, _ in shown], fontsize=8)
+    axes.margins(y=0.01)
     axes.axvline(1, color="black", linewidth=1)
     axes.set(xscale="log", xlabel="tinyfn / best peer (right of 1: tinyfn is faster)")
     figure.savefig(file, dpi=120)

@@ -49,7 +49,9 @@ FLAG_ROWS = (
     FlagRow("NATIVE", 1, "0 runs the generated kernels as plain Python (slow, for pdb)"),
     FlagRow("SPEC", 0, "1 checks every graph against its spec between passes"),
     FlagRow("THREADS", 0, "threads a kernel may use; 0 takes all the process may run on"),
-    FlagRow("BEAM", 0, "reserved for the search over tiles"),
+    FlagRow(
+        "BEAM", 0, "n searches the plans of each new kernel by timing, n plans at a time; 0: none"
+    ),
     FlagRow("TRAINING", 0, "1: dropout and batch norm as in training; Tensor.train() for a block"),
     FlagRow("JIT", 1, "0 makes TinyJit call the function every time"),
     FlagRow("DEFAULT_FLOAT", "float32", "dtype of Python floats and of rand, zeros, ones"),

@@ -111,6 +111,30 @@ def last_wins(out: i32ptr, lo: i64, hi: i64):
         assert side[0].tolist() == [-1, -1, -1, 5, -1, -1, -1, -1]
 
 
+@pytest.mark.parametrize("kind", ("f32", "f64", "i32", "i64", "u16"))
+def test_masks_of_a_condition_and_a_constant(kind: str) -> None:
+    """LLVM 22 loads halves without their mask that a constant makes false, if it can see that."""
+    lanes = 16
+    T = f"{kind}x{lanes}"
+    text = "\n".join(
+        f"        v{n} = vloadm_{T}(x, i * {lanes}, vand_b1x{lanes}(c, vfirst_x{lanes}({n})))\n"
+        f"        vstore_{T}(out, (i * {lanes} + {n}) * {lanes}, v{n})"
+        for n in range(lanes)
+    )
+    source = f"""
+def partly_{T}(x: {kind}ptr, out: {kind}ptr, lo: i64, hi: i64):
+    for i in range(lo, hi):
+        c = vsplat_b1x{lanes}(lt_i64(const_i64(0), index_i64(i)))
+{text}
+"""
+    x = np.arange(1, 1 + 2 * lanes).astype(ARRAYS[kind])
+    ways = both(source, x, np.zeros(2 * lanes * lanes, ARRAYS[kind]), units=(0, 2))
+    below = np.arange(lanes) < np.arange(lanes)[:, None]
+    right = np.stack([np.zeros_like(below, x.dtype), below * x[lanes:]])
+    for found in ways:
+        np.testing.assert_array_equal(found[1].reshape(right.shape), right)
+
+
 # *** memory that must not be touched ***
 
 

@@ -159,4 +159,5 @@ def test_reductions_of_the_same_rows_are_one_pass(make, count):
     together = make()
     together[0].realize(*together[1:])
     for found, right in zip(together, alone, strict=True):
-        np.testing.assert_array_equal(found.numpy(), right)
+        # lanes may be others, and so the order of a sum
+        np.testing.assert_allclose(found.numpy(), right, rtol=1e-5, atol=1e-6)

@@ -13,11 +13,11 @@ import numpy as np
 
 from tinyfn import codegen
 from tinyfn.codegen import cache
-from tinyfn.device import Buffer, Device
+from tinyfn.device import Buffer, Device, Target
 from tinyfn.dtype import dtypes
 from tinyfn.errors import ScheduleError
-from tinyfn.helpers import DEBUG, NATIVE, GlobalCounters, prod
-from tinyfn.runtime import copy
+from tinyfn.helpers import BEAM, DEBUG, NATIVE, GlobalCounters, prod
+from tinyfn.runtime import copy, search
 from tinyfn.schedule.memory import MemoryPlan
 from tinyfn.uop.ops import Ops, UOp
 
@@ -64,7 +64,7 @@ class Step:
             self.start(variables)
 
 
-_programs: dict[tuple[UOp, Any], Program] = {}
+_programs: dict[tuple[UOp, Target, int], Program] = {}
 
 
 class _Recorders(threading.local):
@@ -111,30 +111,39 @@ def prepare(calls: Sequence[UOp]) -> list[Step]:
 
 def compile_missing(sinks: Iterable[UOp]) -> None:
     """Compile the kernel graphs that have no program yet, in one batch."""
-    target = Device[Device.DEFAULT].target
-    missing = [s for s in dict.fromkeys(sinks) if (s, target) not in _programs]
+    target, width = Device[Device.DEFAULT].target, _beam()
+    missing = [s for s in dict.fromkeys(sinks) if (s, target, width) not in _programs]
     if not missing:
         return
-    generated = [codegen.generate(sink, target) for sink in missing]
+    generated = [_generate(sink, target, width) for sink in missing]
     if DEBUG >= 4:
         for one in generated:
             print(one.source)
     kernels = cache.fetch([g.source for g in generated])
     for sink, one, kernel in zip(missing, generated, kernels, strict=True):
-        _programs[(sink, target)] = Program(one, kernel)
+        _programs[(sink, target, width)] = Program(one, kernel)
+
+
+def _beam() -> int:
+    """How wide plans are searched for; not at all where nothing is compiled."""
+    return int(BEAM) if NATIVE else 0
+
+
+def _generate(sink: UOp, target: Target, width: int) -> codegen.Generated:
+    return codegen.generate(sink, target, search.chosen(sink, target, width))
 
 
 def program_of(sink: UOp) -> Program:
     """The compiled program of a kernel graph."""
-    return _programs[(sink, Device[Device.DEFAULT].target)]
+    return _programs[(sink, Device[Device.DEFAULT].target, _beam())]
 
 
 def unaligned_program_of(sink: UOp) -> Program:
     """The program of a kernel graph for memory at any address: without streaming stores."""
     target = replace(Device[Device.DEFAULT].target, l3_bytes=1 << 60)
-    key = sink, target
+    key = sink, target, _beam()
     if key not in _programs:
-        generated = codegen.generate(sink, target)
+        generated = _generate(*key)
         _programs[key] = Program(generated, cache.fetch([generated.source])[0])
     return _programs[key]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -89,6 +90,24 @@ def splat(builder: Any, scalar: Any, lanes: int) -> Any:
     first = builder.insert_element(ir.Constant(kind, ir.Undefined), scalar, ir.Constant(I32, 0))
     zeros = ir.Constant(ir.VectorType(I32, lanes), [ir.Constant(I32, 0)] * lanes)
     return builder.shuffle_vector(first, ir.Constant(kind, ir.Undefined), zeros)
+
+
+def lanes_of(builder: Any, vector: Any, first: int, count: int) -> Any:
+    """Some lanes of a vector, from the first on."""
+    picks = ir.Constant(
+        ir.VectorType(I32, count), [ir.Constant(I32, first + lane) for lane in range(count)]
+    )
+    return builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), picks)
+
+
+def joined(builder: Any, parts: Sequence[Any]) -> Any:
+    """Vectors of the same length, a power of two of them, as one."""
+    while len(parts) > 1:
+        count = 2 * parts[0].type.count
+        picks = lane_numbers(I32, count)
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        parts = [builder.shuffle_vector(low, high, picks) for low, high in pairs]
+    return parts[0]
 
 
 def lane_numbers(element: Any, lanes: int) -> Any:

@@ -9,10 +9,19 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from tinyfn.codegen.native import small_floats
-from tinyfn.codegen.native.emitter import Emitter, lane_numbers, literal, spelled, splat
+from tinyfn.codegen.native.emitter import (
+    Emitter,
+    joined,
+    lane_numbers,
+    lanes_of,
+    literal,
+    spelled,
+    splat,
+)
 from tinyfn.codegen.native.types import I1, I8, I32, I64, POINTER, STORED, constant, shape
 from tinyfn.codegen.simd import STORAGE_ONLY, Word
 
+AVX2_BYTES = 32  # of a register
 NEAR = 4  # the largest stride of which whole loads are cheaper than loads lane by lane
 
 
@@ -68,14 +77,39 @@ def stream(e: Emitter, word: Word, memory: Any, i: Any, value: Any) -> None:
 
 def load_masked(e: Emitter, word: Word, memory: Any, i: Any, mask: Any) -> Any:
     """The elements from i on where the mask holds, 0 elsewhere."""
-    kind = shape(STORED[word.kind], word.lanes)
-    zero = constant(STORED[word.kind], 0, word.lanes)
     if word.lanes == 1:
+        zero = constant(STORED[word.kind], 0, 1)
         return _from_memory(e, word, _guarded_load(e, word, memory, i, mask, zero))
+    lanes = min(word.lanes, AVX2_BYTES // _width(word)) if e.cpu.is_avx2 else word.lanes
+    address = e.b.gep(memory, [i], source_etype=STORED[word.kind])
+    parts = [
+        _masked_part(e, word, address, mask, first, lanes) for first in range(0, word.lanes, lanes)
+    ]
+    return _from_memory(e, word, joined(e.b, parts))
+
+
+def _masked_part(e: Emitter, word: Word, address: Any, mask: Any, first: int, lanes: int) -> Any:
+    """A masked load of some of the lanes, or of all.
+
+    For AVX2, LLVM 22 splits what is wider than a register, and loads the second half without its
+    mask where it can see that a constant makes all of it false.
+    """
+    kind = shape(STORED[word.kind], lanes)
+    zero = constant(STORED[word.kind], 0, lanes)
+    place = e.b.gep(address, [ir.Constant(I64, first)], source_etype=STORED[word.kind])
+    place = e.b.bitcast(place, kind.as_pointer())
+    own = mask if lanes == word.lanes else _hidden(e, lanes_of(e.b, mask, first, lanes), word)
     name = f"llvm.masked.load.{spelled(kind)}.p0"
-    address = _address(e, word, memory, i)
-    found = e.call(name, kind, address, ir.Constant(I32, _width(word)), mask, zero)
-    return _from_memory(e, word, found)
+    return e.call(name, kind, place, ir.Constant(I32, _width(word)), own, zero)
+
+
+def _hidden(e: Emitter, mask: Any, word: Word) -> Any:
+    """A mask for lanes that fill a register, hidden from the compiler where it costs nothing."""
+    lanes = mask.type.count
+    kind = ir.VectorType(ir.IntType(8 * _width(word)), lanes)
+    wide = e.b.sext(mask, kind)
+    held = e.b.asm(ir.FunctionType(kind, [kind]), "", "=x,0", [wide], side_effect=False)
+    return e.b.icmp_signed("<", held, constant(kind.element, 0, lanes))
 
 
 def _guarded_load(e: Emitter, word: Word, memory: Any, i: Any, mask: Any, zero: Any) -> Any:

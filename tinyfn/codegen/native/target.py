@@ -38,6 +38,15 @@ declare float @llvm.roundeven.f32(float)
 """,
 }
 
+WIDE_PROBE = """
+define void @probe(ptr %x) {
+  %y = load <16 x float>, ptr %x
+  %z = fadd <16 x float> %y, %y
+  store <16 x float> %z, ptr %x
+  ret void
+}
+"""
+
 
 @dataclass(frozen=True)
 class Processor:
@@ -46,6 +55,7 @@ class Processor:
     has_fma: bool = True
     has_half: bool = True
     has_rounding: bool = True
+    is_avx2: bool = False  # x86 with vectors of 32 bytes at most
 
 
 @functools.cache
@@ -57,7 +67,9 @@ def processor() -> Processor:
 def abilities(of: Any) -> Processor:
     """The abilities of a target machine: what it compiles without a call into a library."""
     made = {name: object_code(text, of) for name, text in PROBES.items()}
-    return Processor(**{f"has_{name}": not undefined_symbols(code) for name, code in made.items()})
+    found = {f"has_{name}": not undefined_symbols(code) for name, code in made.items()}
+    wide = of.emit_assembly(llvm.parse_assembly(WIDE_PROBE))
+    return Processor(**found, is_avx2="ymm" in wide and "zmm" not in wide)
 
 
 @functools.cache

@@ -10,7 +10,7 @@ from llvmlite import ir
 from numba import types
 
 from tinyfn.codegen.native import arithmetic, casts, memory
-from tinyfn.codegen.native.emitter import Emitter, lane_numbers, literal
+from tinyfn.codegen.native.emitter import Emitter, lane_numbers, lanes_of, literal
 from tinyfn.codegen.native.target import Processor
 from tinyfn.codegen.native.types import I1, I32, I64, Memory, Register, is_float
 from tinyfn.codegen.simd import ALU, MEMORY, TABLE, Word, parse, register_type
@@ -113,19 +113,12 @@ def _first(e: Emitter, word: Word, k: Any) -> Any:
     return e.b.icmp_signed("<", lane_numbers(I32, word.lanes), e.splat(held))
 
 
-def _lanes_from(start: int, count: int) -> Any:
-    kind = ir.VectorType(I32, count)
-    return ir.Constant(kind, [ir.Constant(I32, start + i) for i in range(count)])
-
-
 def _halves(e: Emitter, vector: Any, combine: Callable[[Emitter, Any, Any], Any]) -> Any:
     """Combine the upper half with the lower until one lane is left."""
     lanes = e.lanes
     while lanes > 1:
         half = lanes // 2
-        undefined = ir.Constant(vector.type, ir.Undefined)
-        low = e.b.shuffle_vector(vector, undefined, _lanes_from(0, half))
-        high = e.b.shuffle_vector(vector, undefined, _lanes_from(half, half))
+        low, high = (lanes_of(e.b, vector, first, half) for first in (0, half))
         if half == 1:
             low, high = (e.b.extract_element(v, ir.Constant(I32, 0)) for v in (low, high))
         vector = combine(Emitter(e.b, e.kind, half, e.cpu), low, high)

@@ -14,7 +14,7 @@ class FlagError(TinyfnError, ValueError):
     """A flag got a value it cannot take."""
 
     def __init__(self, name: str, wanted: str, got: str) -> None:
-        super().__init__(f"flag {name} takes a value of type {wanted}, got {got}")
+        super().__init__(f"flag {name} takes {wanted}, got {got}")
 
     @classmethod
     def unknown(cls, names: Sequence[str], known: Sequence[str]) -> FlagError:

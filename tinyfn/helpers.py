@@ -32,7 +32,7 @@ def getenv(key: str, default: Any = 0) -> Any:
     try:
         return type(default)(text)
     except ValueError:
-        raise FlagError(key, type(default).__name__, text) from None
+        raise FlagError(key, f"a value of type {type(default).__name__}", text) from None
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Flag:
         """Set the value; give the token to `restore` to undo it."""
         wanted = type(self._default)
         if not isinstance(value, wanted | int):
-            raise FlagError(self.name, wanted.__name__, repr(value))
+            raise FlagError(self.name, f"a value of type {wanted.__name__}", repr(value))
         return self._variable.set(wanted(value))
 
     def restore(self, token: contextvars.Token[Any]) -> None:

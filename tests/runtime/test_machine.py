@@ -41,6 +41,16 @@ def test_an_unknown_cpu_is_a_sentence():
         machine.host_target("pentium", 1)
 
 
+def test_a_cpu_with_wider_vectors_runs_nothing_natively(monkeypatch):
+    monkeypatch.setattr(machine, "_host_vectors", lambda: machine.SSE)
+    monkeypatch.setattr(machine, "getenv", lambda name, default: "haswell")
+    monkeypatch.setattr(machine, "is_arm", lambda: False)
+    with pytest.raises(FlagError, match="a CPU whose vectors this machine has.*got 'haswell'"):
+        machine.target()
+    with Context(NATIVE=0):
+        assert machine.target().name == "haswell"
+
+
 def test_threads_follow_the_flag():
     with Context(THREADS=3):
         assert Device["CPU"].target.threads == 3

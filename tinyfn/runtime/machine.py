@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tinyfn.device import Target
 from tinyfn.errors import FlagError
-from tinyfn.helpers import THREADS, ceildiv, getenv
+from tinyfn.helpers import NATIVE, THREADS, ceildiv, getenv
 
 HOST = "host"
 CACHE_DEFAULTS = {1: 32 << 10, 2: 1 << 20, 3: 8 << 20}
@@ -44,13 +44,18 @@ def host_target(cpu: str, threads: int) -> Target:
 
 def target() -> Target:
     """The target in force: TINYFN_CPU, else this machine; threads by the flag THREADS."""
-    return host_target(getenv("TINYFN_CPU", HOST) or HOST, thread_count())
+    found = host_target(getenv("TINYFN_CPU", HOST) or HOST, thread_count())
+    if NATIVE and found.vector_bytes > _host_vectors()[0]:
+        raise FlagError(
+            "TINYFN_CPU", "a CPU whose vectors this machine has, unless NATIVE=0", repr(found.name)
+        )
+    return found
 
 
 def _named_vectors(cpu: str) -> tuple[int, int, bool]:
     known = KNOWN_ARM_CPUS if is_arm() else KNOWN_CPUS
     if cpu not in known:
-        raise FlagError("TINYFN_CPU", f"CPU name ({HOST}, {', '.join(known)})", repr(cpu))
+        raise FlagError("TINYFN_CPU", f"a CPU name ({HOST}, {', '.join(known)})", repr(cpu))
     return known[cpu]
 
 

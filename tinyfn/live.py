@@ -91,20 +91,37 @@ def _wanted(targets: Iterable[UOp]) -> Wanted:
     lonely = _gradients_held_by_their_tensor_only()
     others = [t.uop for t in pending()]
     roots += _effects_held(roots, others)
-    states = _overwritten(roots)
-    if not states:
-        return Wanted(roots, [], [])
-    readers = _readers_of(states, roots, others)
-    # the state of the random generator is no secret input: what drew from it stays readable
-    drawn = {s: m for s, m in states.items() if m.op is Ops.BUFFER and m.arg.kind == "state"}
-    random = set(_readers_of(drawn, roots, others)) if drawn else set()
-    stale = [
+    readers: list[UOp] = []
+    stale: list[Any] = []
+    found = roots
+    while found:  # a reader may write, too: what reads that memory comes before it
+        every = list(dict.fromkeys([*roots, *map(_root, readers)]))
+        states = _overwritten(every)
+        found = _readers_of(states, every, others)
+        lost = _lost_gradients(lonely, states, found, _readers_of(_drawn(states), every, others))
+        stale += lost
+        dropped = {holder.grad.uop for holder in lost}
+        others = [o for o in others if o not in dropped]
+        found = [r for r in found if r not in dropped]
+        found += _effects_held([_root(r) for r in found], others)
+        readers += found
+    return Wanted(roots, readers, stale)
+
+
+def _lost_gradients(
+    lonely: list[tuple[Any, UOp]], states: dict[UOp, UOp], readers: list[UOp], random: list[UOp]
+) -> list[Any]:
+    """The tensors whose gradients nobody computes before what they read is overwritten."""
+    return [
         holder
         for holder, gradient in lonely
         if gradient in readers and gradient not in random and not _is_of(holder, states)
     ]
-    dropped = {holder.grad.uop for holder in stale}
-    return Wanted(roots, [r for r in readers if r not in dropped], stale)
+
+
+def _drawn(states: dict[UOp, UOp]) -> dict[UOp, UOp]:
+    """The states of the random generator: no secret input, so what drew from it stays readable."""
+    return {s: m for s, m in states.items() if m.op is Ops.BUFFER and m.arg.kind == "state"}
 
 
 def realize_readers(targets: Iterable[UOp]) -> None:
@@ -192,6 +209,8 @@ def _stored_states(node: UOp) -> list[UOp]:
 
 def _readers_of(states: dict[UOp, UOp], roots: list[UOp], others: list[UOp]) -> list[UOp]:
     """Pending values that read memory which is about to be overwritten; writers wait instead."""
+    if not states:
+        return []
     known = set(toposort(roots, enter_calls=False))
     memories = set(states.values())
     stored = set(roots)

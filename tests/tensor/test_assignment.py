@@ -183,6 +183,25 @@ def test_three_tensors_go_round():
     assert [t.item() for t in (a, b, c, free)] == [1, 2, 0, 4]
 
 
+def test_readers_of_what_a_reader_writes_see_what_was_before():
+    a, b, c = (Tensor([i]).realize() for i in (1, 2, 3))
+    old = [a * 10, b * 10, c * 10]
+    a.assign(a + b)
+    b.assign(b + c)
+    c += 1
+    c.realize()  # b has to be written before, and a before that
+    assert [t.item() for t in (a, b, c, *old)] == [3, 5, 4, 10, 20, 30]
+
+
+def test_what_a_reader_writes_is_written_once():
+    a, b = Tensor([1]).realize(), Tensor([5]).realize()
+    a += 1
+    product = a * b
+    b += 1
+    b.realize()  # the product is computed before, and with it the new a
+    assert [t.item() for t in (product, a, b)] == [10, 2, 6]
+
+
 def test_pending_writers_of_other_memory_see_what_was_before():
     for first in (0, 1, 2):
         weight, momentum = Tensor([1.0]).realize(), Tensor([1.0]).realize()

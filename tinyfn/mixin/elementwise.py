@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from tinyfn.dtype import DType, Invalid, dtypes, least_upper_dtype
 from tinyfn.errors import ArgumentError, DTypeError
@@ -240,7 +240,7 @@ class ElementwiseMixin(PromotionMixin):
 
     def masked_fill(self, mask: Self, value: Any) -> Self:
         """`value` where the mask is true, else this."""
-        return mask.where(value, self)
+        return cast(Self, self._as_operand(mask).where(value, self))
 
     def clamp(self, min_: Any = None, max_: Any = None) -> Self:
         """Values below `min_` become it, values above `max_` become it; NaN stays.

@@ -30,6 +30,7 @@ class LinalgMixin(ArrangeMixin):
         >>> Tensor([[1, 2], [3, 4]]).dot(Tensor([1, 1])).tolist()
         [3, 7]
         """
+        w = self._factor(w)
         self._check_dot(w)
         common = least_upper_dtype(self.dtype, w.dtype)
         own, other = self.shape, w.shape
@@ -42,11 +43,15 @@ class LinalgMixin(ArrangeMixin):
         found = left._contracted(right, common, dtype)
         return found._without_axes((found.ndim - 1,)) if vector else found
 
-    def _check_dot(self, w: Any) -> None:
-        if not isinstance(w, type(self)):
+    def _factor(self, x: Any) -> Self:
+        factor = self._as_operand(x)
+        if not isinstance(factor, type(self)):
             raise DTypeError(
-                f"expected a {type(self).__name__} to multiply with, got {type(w).__name__}"
+                f"expected a {type(self).__name__} to multiply with, got {type(x).__name__}"
             )
+        return factor
+
+    def _check_dot(self, w: Self) -> None:
         if not self.ndim or not w.ndim:
             raise ShapeError(
                 f"a matrix product takes operands of 1 axis or more, got shapes "
@@ -74,7 +79,7 @@ class LinalgMixin(ArrangeMixin):
 
     def matmul(self, x: Self, reverse: bool = False, dtype: DType | str | None = None) -> Self:
         """The same as `dot`; `reverse` exchanges the operands."""
-        return x.dot(self, dtype) if reverse else self.dot(x, dtype)
+        return self._factor(x).dot(self, dtype) if reverse else self.dot(x, dtype)
 
     def __matmul__(self, x: Self) -> Self:
         return self.matmul(x)

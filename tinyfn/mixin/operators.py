@@ -13,7 +13,7 @@ class OperatorMixin(UnaryMixin, PowerMixin):
     """The operators as methods of two operands; NotImplemented for what is no operand."""
 
     __slots__ = ()
-    __array_ufunc__ = None  # so that numpy's scalars and arrays leave the operator to us
+    __array_priority__ = 1000  # so that numpy's scalars and arrays leave the operator to us
 
     def _operate(self, method: Callable[..., Self], other: Any, *args: Any) -> Self:
         return method(other, *args) if self._is_operand(other) else cast(Self, NotImplemented)

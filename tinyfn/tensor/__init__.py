@@ -5,7 +5,9 @@ data        Python values, arrays and bytes as nodes; memory as arrays
 creation    zeros, ones, empty ...
 assignment  writing into memory
 placement   devices and slots
-handle      Tensor itself: values out, realisation, custom kernels, gradients
+values      realisation, arrays, lists and Python numbers
+exchange    numpy's protocols, DLPack (dlpack), copies and pickle
+handle      Tensor itself: schedules, custom kernels, gradients
 """
 
 from tinyfn.tensor.handle import Tensor

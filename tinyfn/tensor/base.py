@@ -9,6 +9,7 @@ from tinyfn import live
 from tinyfn.device import Device
 from tinyfn.dtype import DType, dtypes, to_dtype
 from tinyfn.mixin import OpMixin
+from tinyfn.mixin.core import show
 from tinyfn.random import RandomMixin
 from tinyfn.tensor.data import node_from
 from tinyfn.uop.ops import UOp
@@ -53,7 +54,8 @@ class Handle(RandomMixin, OpMixin):
         return Device.DEFAULT if device is None else device
 
     def __repr__(self) -> str:
-        return f"<Tensor {self.shape} {self.dtype} on {self.device}>"
+        along = "" if self.uop.axis is None else f" along axis {self.uop.axis}"
+        return f"<Tensor {show(self.shape)} {self.dtype} on {self.device}{along}>"
 
     def __hash__(self) -> int:
         return id(self)
@@ -61,11 +63,16 @@ class Handle(RandomMixin, OpMixin):
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("a tensor of no axes has no length; use item() for its value")
-        return int(self.shape[0])
+        if not isinstance(self.shape[0], int):
+            raise TypeError(
+                f"a tensor of shape {show(self.shape)} has no length before its size is known; "
+                "use x.shape[0]"
+            )
+        return self.shape[0]
 
     def __bool__(self) -> bool:
         raise TypeError(
-            f"the truth value of a tensor of shape {self.shape} is not defined; "
+            f"the truth value of a tensor of shape {show(self.shape)} is not defined; "
             "use .item(), .any().item() or .all().item()"
         )
 

@@ -18,6 +18,7 @@ from tinyfn.dtype import (
     storage_dtype,
 )
 from tinyfn.errors import DTypeError, ShapeError
+from tinyfn.uop.meaning import MOVEMENT
 from tinyfn.uop.ops import Ops, UOp, toposort
 
 SMALL_FLOATS = (dtypes.bfloat16, *dtypes.fp8s)
@@ -73,6 +74,24 @@ def host_array(node: UOp) -> Any:
     return memory.array().reshape(shape)
 
 
+def memory_view(node: UOp) -> Any:
+    """What a stored node sees of its memory as an array in the storage dtype, no copy.
+
+    None where it is spread over slots, or strides cannot say it; or where several elements are
+    one place of the memory, which nobody can write to.
+    """
+    memory = node.base.buffer
+    if isinstance(memory, tuple):
+        return None
+    array = memory.array().reshape(node.base.shape)
+    for view in reversed(views_of(node)):
+        seen = MOVEMENT[view.op](view, array) if view.op in MOVEMENT else array
+        if seen.size and not np.may_share_memory(seen, array):
+            return None
+        array = seen
+    return array if array.flags.writeable else None
+
+
 def node_from(data: Any, device: Any, dtype: DType | None) -> UOp:
     """The node of a value handed to Tensor()."""
     if isinstance(data, UOp):
@@ -85,13 +104,13 @@ def node_from(data: Any, device: Any, dtype: DType | None) -> UOp:
     if hasattr(data, "uop"):
         return node_from(data.uop, device, dtype)
     if data is None:
-        return _data_node(np.zeros((0,), np.float32), device, dtype or dtypes.default_float())
+        return data_node(np.zeros((0,), np.float32), device, dtype or dtypes.default_float())
     if isinstance(data, bool | int | float) or data is Invalid:
         kind = _kind_of([data]) if dtype is None else dtype
         return UOp.full((), data, kind, device)
     if isinstance(data, bytes | bytearray | memoryview):
         raw = np.frombuffer(data, dtype=storage_dtype(dtype or dtypes.uint8))
-        return _data_node(raw, device, dtype or dtypes.uint8, stored=True)
+        return data_node(raw, device, dtype or dtypes.uint8, stored=True)
     if isinstance(data, list | tuple):
         return _node_from_list(data, device, dtype)
     if isinstance(data, np.ndarray | np.generic) or hasattr(data, "__array__"):
@@ -100,7 +119,7 @@ def node_from(data: Any, device: Any, dtype: DType | None) -> UOp:
         source = from_numpy_dtype(array.dtype)
         bits = source in SMALL_FLOATS
         array = array.view(storage_dtype(source)) if bits else array
-        node = _data_node(array, device, source, stored=True)
+        node = data_node(array, device, source, stored=True)
         return node if dtype is None else node.cast(dtype)
     raise DTypeError(
         f"expected a number, nested lists of numbers, a numpy array or bytes, "
@@ -119,7 +138,7 @@ def _node_from_list(data: Any, device: Any, dtype: DType | None) -> UOp:
         array = np.array([dtypes.as_const(v, kind) for v in flat], storage_dtype(kind))
     else:
         array = np.array(flat, np.float64 if kind.kind == "float" else np.bool_)
-    return _data_node(array.reshape(shape), device, kind)
+    return data_node(array.reshape(shape), device, kind)
 
 
 def _without_arrays(item: Any) -> Any:
@@ -156,7 +175,7 @@ def _shape_of_list(data: Any) -> tuple[int, ...]:
     return (len(data), *(shapes.pop() if shapes else ()))
 
 
-def _data_node(array: Any, device: Any, dtype: DType, stored: bool = False) -> UOp:
+def data_node(array: Any, device: Any, dtype: DType, stored: bool = False) -> UOp:
     """A buffer with a copy of the array's values."""
     where = Device.DEFAULT if device is None else device
     if not stored and dtype in SMALL_FLOATS:

@@ -1,27 +1,17 @@
-"""Tensor: values in and out, realisation, custom kernels and gradients."""
+"""Tensor: schedules, custom kernels and gradients."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Self
 
-import numpy as np
-
 from tinyfn import live
-from tinyfn.call import refuse_while_capturing
-from tinyfn.dtype import decode_small
-from tinyfn.errors import ArgumentError, BindingError, DTypeError, GradientError, ShapeError
+from tinyfn.errors import ArgumentError, GradientError, ShapeError
 from tinyfn.gradient import compute_gradient
 from tinyfn.helpers import TRAINING, Context, prod
 from tinyfn.mixin.core import same_shape
-from tinyfn.tensor.data import (
-    SMALL_FLOATS,
-    host_array,
-    size_value,
-    stored_whole,
-    views_of,
-)
-from tinyfn.tensor.placement import Placement
+from tinyfn.tensor.data import views_of
+from tinyfn.tensor.exchange import Exchange
 from tinyfn.uop.info import CallInfo
 from tinyfn.uop.ops import Ops, UOp, toposort
 
@@ -39,7 +29,7 @@ class _Mode(type):
         TRAINING.set(bool(mode))
 
 
-class Tensor(Placement, metaclass=_Mode):
+class Tensor(Exchange, metaclass=_Mode):
     """A lazy n-dimensional array.
 
     Args:
@@ -86,66 +76,6 @@ class Tensor(Placement, metaclass=_Mode):
     def drop_gradient(self) -> None:
         """Forget a gradient that cannot be computed any more; reading it is an error."""
         self._grad, self._stale = None, True
-
-    # *** values out ***
-
-    def numpy(self) -> Any:
-        """The values as a numpy array of their own (bfloat16 and fp8 as float32)."""
-        if not all(isinstance(s, int) for s in self.shape):
-            return self._of(self._bound_to_values())._numpy_of_memory()
-        return self._numpy_of_memory()
-
-    def _bound_to_values(self) -> UOp:
-        return self.uop
-
-    def _numpy_of_memory(self) -> Any:
-        refuse_while_capturing("numpy()")
-        stored = self._of(stored_whole(self.uop)).realize()
-        stored = self._of(stored_whole(stored.uop)).realize()
-        sizes = tuple(size_value(s) for s in self.shape)
-        array = host_array(stored.uop)
-        cut = tuple(slice(0, n) for n in sizes)
-        values = np.array(array[cut], copy=True).reshape(sizes)
-        if self.dtype in SMALL_FLOATS:
-            return decode_small(values, self.dtype)
-        return values
-
-    def data(self) -> memoryview:
-        """The values as a memoryview that shares the tensor's memory."""
-        refuse_while_capturing("data()")
-        if self.dtype in SMALL_FLOATS:
-            raise DTypeError(f"{self.dtype} has no Python format; cast the tensor to float32 first")
-        stored = self.contiguous().realize()
-        if stored.uop.device == self.uop.device and not isinstance(stored.uop.device, tuple):
-            return memoryview(host_array(stored.uop))
-        return memoryview(self.numpy())
-
-    def item(self) -> Any:
-        """The only value as a Python number."""
-        if self.numel() != 1:
-            raise ShapeError(f"expected a tensor of one element, got shape {self.shape}")
-        return self.numpy().reshape(()).item()
-
-    def __float__(self) -> float:
-        return float(self.item())
-
-    def __int__(self) -> int:
-        return int(self.item())
-
-    def tolist(self) -> Any:
-        """The values as nested lists of Python numbers."""
-        return self.numpy().tolist()
-
-    def realize(self, *lst: Tensor, do_update_stats: bool = True) -> Self:
-        """Compute this tensor and the others together; returns this one."""
-        refuse_while_capturing("realize()")
-        every: list[Tensor] = [self, *lst]
-        try:
-            live.realize([t.uop for t in every], count=do_update_stats)
-        except BindingError:  # values of another binding, that have to be computed before?
-            live.realize_readers([t.uop for t in every])
-            live.realize([t.uop for t in every], count=do_update_stats)
-        return self
 
     def linear_with_vars(self, *lst: Tensor) -> tuple[UOp, dict[str, int]]:
         """What realising would run: a LINEAR of calls and the values of the variables.

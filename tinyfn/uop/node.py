@@ -54,6 +54,7 @@ class UOp(Construct, OpMixin):
         *("__weakref__", "_born", "_intern_key", "_realized", "arg", "dtype", "op", "src"),
         *DERIVED,
     )
+    __array_ufunc__ = None  # a graph has no values that numpy's functions could take
     op: Ops
     dtype: DType
     src: tuple[UOp, ...]

@@ -30,7 +30,7 @@ class PromotionMixin(MovementMixin):
         if is_numpys(x):
             if x.shape == ():
                 return x.item()
-        elif hasattr(x, "__index__"):
+        elif _is_int(x):
             return int(x)
         raise DTypeError(
             f"expected a {type(self).__name__} or a number beside a {type(self).__name__} of "
@@ -40,7 +40,7 @@ class PromotionMixin(MovementMixin):
     def _is_operand(self, x: Any) -> bool:
         """Whether an operator knows what to do with x (else Python asks x)."""
         known = isinstance(x, type(self)) or is_scalar(x) or self._symbolic(x)
-        return known or is_numpys(x) or hasattr(x, "__index__")
+        return known or is_numpys(x) or _is_int(x)
 
     def _weak_dtype(self, x: Any) -> DType:
         """The dtype in which this value and a Python number (or symbolic integer) meet."""
@@ -114,3 +114,8 @@ class PromotionMixin(MovementMixin):
     def _without_bool(self) -> Self:
         """Arithmetic that bools do not have is done in int8, as numpy does."""
         return self.cast(dtypes.int8) if self.dtype.kind == "bool" else self
+
+
+def _is_int(x: Any) -> bool:
+    """Whether x counts as an int, and has no operators of this vocabulary itself."""
+    return hasattr(x, "__index__") and not isinstance(x, PromotionMixin)

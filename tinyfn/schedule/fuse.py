@@ -12,7 +12,7 @@ from tinyfn.schedule.collapse import collapse
 from tinyfn.schedule.cut import choose_cuts, elements, is_contraction
 from tinyfn.schedule.graph import Places, is_memory, memory_shape, strip_views
 from tinyfn.schedule.indexing import ZERO, both, flat_index, inside, source_index
-from tinyfn.schedule.lower import INVALID, Lowering
+from tinyfn.schedule.lower import INVALID, Lowering, Row
 from tinyfn.uop import opcodes
 from tinyfn.uop.info import AxisType
 from tinyfn.uop.ops import KernelInfo, Ops, UOp
@@ -50,7 +50,7 @@ class Fuser:
     def _build(self, node: UOp) -> list[Kernel]:
         if node.op is Ops.SCATTER_ADD:
             return self._scatter(node)
-        staged: dict[UOp, Any] = {}
+        staged: dict[UOp, Row] = {}
         while True:
             lowering = Lowering(
                 self.cuts, self.places, staged, None if node.op is Ops.STORE else node
@@ -229,10 +229,10 @@ def _middle(lowering: Lowering, root: UOp) -> set[UOp]:
 
 
 def _rows_to_stage(
-    lowering: Lowering, staged: dict[UOp, Any]
-) -> tuple[dict[UOp, Any], set[UOp]] | None:
+    lowering: Lowering, staged: dict[UOp, Row]
+) -> tuple[dict[UOp, Row], set[UOp]] | None:
     """Costly values that a kernel needs in several loops over a row: kept in scratch, or cut."""
-    stage: dict[UOp, Any] = {}
+    stage: dict[UOp, Row] = {}
     cut: set[UOp] = set()
     covered: set[UOp] = set()
     for node, visits in reversed(list(lowering.visits.items())):
@@ -268,28 +268,27 @@ def _is_costly(node: UOp, lowering: Lowering) -> bool:
     return False
 
 
-def _row_visit(visits: list[Any]) -> Any:
-    """The visit to keep in scratch: over one reduce loop, the others alike but for that loop."""
-    by_level = [v for v in visits if len(_reduce_loops(v.index)) == 1 and v.valid is None]
-    if not by_level or any(v.valid is not None for v in visits):
+def _row_visit(visits: list[Any]) -> Row | None:
+    """The index to keep in scratch and its loop: the others are alike but for that loop."""
+    common = set.intersection(*(set(_reduce_loops(v.index)) for v in visits))
+    own = [(v.index, [r for r in _reduce_loops(v.index) if r not in common]) for v in visits]
+    rows = [(index, loops[0]) for index, loops in own if len(loops) == 1]
+    if not rows or any(v.valid is not None for v in visits):
         return None
-    first = min(by_level, key=lambda v: _reduce_loops(v.index)[0].arg[0])
-    (loop,) = _reduce_loops(first.index)
-    if loop not in first.index or loop.src[0].op is not Ops.CONST:
+    first, loop = min(rows, key=lambda row: row[1].arg[0])
+    if loop not in first or loop.src[0].op is not Ops.CONST:
         return None
     if loop.src[0].arg > LONGEST_ROW:
         return None
-    place = first.index.index(loop)
+    place = first.index(loop)
     for visit in visits:
         same = all(
-            a is b
-            for i, (a, b) in enumerate(zip(visit.index, first.index, strict=True))
-            if i != place
+            a is b for i, (a, b) in enumerate(zip(visit.index, first, strict=True)) if i != place
         )
         other = visit.index[place]
         if not same or other.op is not Ops.RANGE or other.src[0] is not loop.src[0]:
             return None
-    return first.index
+    return first, loop
 
 
 def _reduce_loops(index: tuple[UOp, ...]) -> list[UOp]:

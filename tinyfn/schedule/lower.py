@@ -27,6 +27,7 @@ from tinyfn.uop.simplify import RULES
 
 INVALID = UOp.const(Invalid, dtypes.weakint)
 Key = tuple[UOp, Index, UOp | None]
+Row = tuple[Index, UOp]  # where a value is kept in scratch, and the loop along the row
 
 
 @dataclass
@@ -44,7 +45,7 @@ class Lowering:
 
     cuts: set[UOp]
     places: Places
-    staged: dict[UOp, Index] = field(default_factory=dict)
+    staged: dict[UOp, Row] = field(default_factory=dict)
     root: UOp | None = None
     memo: dict[Key, UOp] = field(default_factory=dict)
     visits: dict[UOp, list[Visit]] = field(default_factory=dict)
@@ -114,7 +115,7 @@ class Lowering:
         key = (node, index, valid)
         found = self.memo.get(key)
         if found is None:
-            if node in self.staged and self.staged[node] != index:
+            if node in self.staged and self.staged[node][0] != index:
                 found = self.from_scratch(node, index)
             else:
                 found = self.compute(node, index, valid)
@@ -203,8 +204,7 @@ class Lowering:
 
     def from_scratch(self, node: UOp, index: Index) -> UOp:
         """An element of a row that an earlier loop of the kernel has left in scratch."""
-        first = self.staged[node]
-        (loop,) = [r for i in first for r in i.ranges if r.arg[1] is AxisType.REDUCE]
+        first, loop = self.staged[node]
         if node not in self.scratch:
             value = self.value(node, first)
             number = 1000 + len(self.scratch)

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from typing import cast
 
-from tinyfn.dtype import dtypes
-from tinyfn.helpers import prod
-from tinyfn.schedule.cut import elements, is_contraction, value_sources
+from tinyfn.schedule.cut import value_sources
 from tinyfn.schedule.cycle import break_cycles
 from tinyfn.schedule.graph import is_whole, strip_reshapes
+from tinyfn.schedule.split import split_reduction
 from tinyfn.uop import opcodes
 from tinyfn.uop.ops import Ops, Rules, UOp, rewrite, substitute, toposort
-
-FEW = 16
-CHUNK = 16384
-IDENTITY = {Ops.ADD: 0, Ops.MUL: 1}
 
 PREPARE = Rules("prepare")
 
@@ -48,52 +43,7 @@ def unbind(node: UOp) -> UOp:
     return node.src[0]
 
 
-@PREPARE.on(Ops.REDUCE_AXIS)
-def split_long_reduction(node: UOp) -> UOp | None:
-    """Few results of many elements: fixed chunks in parallel first, their results after.
-
-    Before: sum(x) of shape (n,). After: sum(CONTIGUOUS(sum(x as (n / c, c), 1)), 0).
-    """
-    source = node.src[0]
-    if not all(isinstance(s, int) for s in source.shape) or is_contraction(node):
-        return None
-    axes = node.arg.axes
-    total = prod(source.shape[a] for a in axes)
-    if elements(node) > FEW or total < 2 * CHUNK:
-        return None
-    order = (*(a for a in range(len(source.shape)) if a not in axes), *axes)
-    kept = tuple(source.shape[a] for a in order[: len(order) - len(axes)])
-    flat = source._move("PERMUTE", order)._move("RESHAPE", (*kept, total))
-    chunk = _chunk(total)
-    padded = -(-total // chunk) * chunk
-    if padded != total:
-        flat = _padded(flat, node.arg.op, padded)
-    parts = flat._move("RESHAPE", (*kept, padded // chunk, chunk))
-    first = parts._reduce(node.arg.op.name, (len(kept) + 1,)).contiguous()
-    return first._reduce(node.arg.op.name, (len(kept),))._move("RESHAPE", node.shape)
-
-
-def _chunk(total: int) -> int:
-    """A divisor of the length near CHUNK, else CHUNK itself; less than what is split again."""
-    for size in range(2 * CHUNK - 1, CHUNK // 4, -1):
-        if total % size == 0:
-            return size
-    return CHUNK
-
-
-def _padded(flat: UOp, op: Ops, size: int) -> UOp:
-    """The last axis filled up with what changes nothing."""
-    length = flat.shape[-1]
-    around = [0] * (2 * len(flat.shape) - 1) + [size - length]
-    padded = flat._move("PAD", around)
-    if op is Ops.ADD:
-        return padded
-    low, high = flat.dtype.min, flat.dtype.max
-    identity = {Ops.MUL: 1, Ops.MAX: low, Ops.MIN: high}[op]
-    shape = [1] * (len(flat.shape) - 1) + [size]
-    position = UOp._iota(size, dtypes.int32)._move("RESHAPE", shape)
-    inside = position._move("EXPAND", padded.shape)._alu("CMPLT", UOp.const(length, dtypes.int32))
-    return inside._alu("WHERE", padded, UOp.const(identity, flat.dtype))
+PREPARE.on(Ops.REDUCE_AXIS)(split_reduction)
 
 
 def prepare(root: UOp) -> UOp:

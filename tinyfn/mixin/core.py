@@ -118,8 +118,17 @@ class Core:
         numbers = type(self)._iota(size, dtypes.int64 if wide else dtypes.int32, self.device)
         return numbers._move("RESHAPE", (1,) * axis + (size,) + (1,) * (ndim - axis - 1))
 
-    def _from_list(self, values: list[int]) -> Self:
+    def _beside(self, other: Self) -> Self:
+        """The other value where this one lives; itself where nothing has a place."""
+        return other
+
+    def _known_values(self) -> Any:
+        """The values as an array where they are known already, else None."""
+        return None
+
+    def _from_list(self, values: Sequence[int]) -> Self:
         """A vector of ints; built of constants here, as memory by classes that have memory."""
+        values = [int(v) for v in values]
         numbers = self._iota_along(0, 1, len(values))
         chosen = self._full((len(values),), values[-1] if values else 0, numbers.dtype)
         for i in reversed(range(len(values) - 1)):

@@ -8,12 +8,17 @@ from typing import Any
 
 from tinyfn.errors import IndexingError
 from tinyfn.helpers import ceildiv
-from tinyfn.mixin.core import Shape, Size, plain, same_size, show
+from tinyfn.mixin.core import Shape, Size, is_numpys, plain, same_size, show
 
 
 @dataclass(frozen=True)
 class NewAxis:
     """None: an axis of size 1."""
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """An ellipsis that stands for no axis: it still parts the indices beside it."""
 
 
 @dataclass(frozen=True)
@@ -46,19 +51,27 @@ class Piece:
 
 @dataclass(frozen=True)
 class Chosen:
-    """A tensor of ints (or lists of ints): elements by number."""
+    """A tensor, an array or lists of ints: elements by number."""
 
     index: Any
     size: Size
 
 
-Record = NewAxis | Whole | Single | Piece | Chosen
+@dataclass(frozen=True)
+class MaskAxis:
+    """What a mask says of one of its axes: the numbers of the True places, and its length."""
+
+    numbers: Any
+    size: int
+
+
+Record = NewAxis | Nothing | Whole | Single | Piece | Chosen
 
 
 def parse_index(
     shape: Shape, index: Any, symbolic: Callable[[Any], bool], tensor: type
 ) -> list[Record]:
-    """The records of an index into a shape: one an axis, and one for every None.
+    """The records of an index into a shape: one an axis, one for every None and an empty ellipsis.
 
     Raises:
         IndexingError: too many entries, an int out of range, or an entry of an unknown kind.
@@ -72,15 +85,14 @@ def parse_index(
         raise IndexingError(
             f"expected at most {len(shape)} entries to index shape {show(shape)}, got {used}"
         )
-    if not dots:
-        entries.append(Ellipsis)
-    place = next(i for i, e in enumerate(entries) if e is Ellipsis)
-    entries[place : place + 1] = [slice(None)] * (len(shape) - used)
+    place = dots[0] if dots else len(entries)
+    hidden: list[Any] = [slice(None)] * (len(shape) - used)
+    entries[place : place + 1] = hidden or [Ellipsis]
     records: list[Record] = []
     axis = 0
     for entry in entries:
-        if entry is None:
-            records.append(NewAxis())
+        if entry is None or entry is Ellipsis:
+            records.append(NewAxis() if entry is None else Nothing())
             continue
         records.append(_record(entry, axis, shape, symbolic, tensor))
         axis += 1
@@ -97,8 +109,17 @@ def _record(
         return Chosen(entry, size)
     if symbolic(entry):
         return Single(entry)
-    if hasattr(entry, "tolist"):
-        entry = entry.tolist()
+    if isinstance(entry, MaskAxis):
+        if isinstance(size, int) and entry.size != size:
+            raise IndexingError(
+                f"expected a mask of {size} places along axis {axis} of shape {show(shape)}, "
+                f"got {entry.size}"
+            )
+        return Chosen(entry.numbers, size)
+    if is_numpys(entry):
+        if entry.ndim:
+            return Chosen(entry, size)
+        entry = entry.item()
     if isinstance(entry, bool):
         raise IndexingError("a bool is no index; use None for a new axis, or an int")
     if isinstance(entry, list | tuple | range):

@@ -5,10 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Self
 
+import numpy as np
+
 from tinyfn.dtype import dtypes
 from tinyfn.errors import DTypeError, IndexingError
-from tinyfn.mixin.core import Size, broadcast_shape, count, max_size, show
-from tinyfn.mixin.index import Chosen, NewAxis, Piece, Record, Single, parse_index
+from tinyfn.mixin.core import Size, broadcast_shape, count, is_numpys, max_size, show
+from tinyfn.mixin.index import (
+    Chosen,
+    MaskAxis,
+    NewAxis,
+    Nothing,
+    Piece,
+    Record,
+    Single,
+    parse_index,
+)
 from tinyfn.mixin.linalg import LinalgMixin
 
 
@@ -20,11 +31,13 @@ class IndexingMixin(LinalgMixin):
     def __getitem__(self, index: Any) -> Self:
         """The elements that an index names, by numpy's rules.
 
-        Ints (also symbolic), slices with any step, None and `...` make a view; lists and tensors
-        of ints take elements by number: negative ones count from the end, one out of range reads 0.
+        Ints (also symbolic), slices with any step, None and `...` make a view; lists, arrays and
+        tensors of ints take elements by number: negative ones count from the end, and one out of
+        range in a tensor reads 0. A mask (lists or an array of bools, or a bool tensor that is
+        realised) takes the elements where it is True.
 
         Raises:
-            IndexingError: an int out of range, too many entries, a mask of unknown size.
+            IndexingError: an int out of range, too many entries, a mask that is not known.
 
         >>> Tensor([[1, 2], [3, 4]])[:, 0].tolist()
         [1, 3]
@@ -63,26 +76,42 @@ class IndexingMixin(LinalgMixin):
         return self._symbolic(x) and not x.shape
 
     def _mask_as_indices(self, entry: Any) -> Sequence[Any]:
-        """A list (or array) of bools as the numbers of its True places, one list an axis."""
-        kind = getattr(entry, "dtype", None)
-        if isinstance(entry, type(self)):
-            if kind is dtypes.bool and not self._is_symbol(entry):
+        """A mask as the numbers of its True places, one entry an axis of it."""
+        mask = self._known_mask(entry)
+        if mask is None:
+            return [entry]
+        if not mask.ndim:
+            raise IndexingError("a bool is no index; use None for a new axis, or an int")
+        places = zip(mask.nonzero(), mask.shape, strict=True)
+        return [MaskAxis(numbers, size) for numbers, size in places]
+
+    def _known_mask(self, entry: Any) -> Any:
+        """The array of bools that an entry is; None for what is no mask.
+
+        Raises:
+            IndexingError: a bool tensor whose values are not known.
+        """
+        if isinstance(entry, type(self)) and not self._is_symbol(entry):
+            if entry.dtype is not dtypes.bool:
+                return None
+            values = entry._known_values()
+            if values is None:
                 raise IndexingError(
                     f"a bool tensor of shape {show(entry.shape)} as an index selects a number of "
-                    "elements that is not known before it is computed; use "
+                    "elements that is not known before it is computed; realize() it first (not in "
+                    "a captured function or a TinyJit, where each call may have another), or use "
                     "x.masked_select(mask, size=n), or mask.where(x, 0)"
                 )
-            return [entry]
-        values = entry.tolist() if kind is not None and hasattr(entry, "tolist") else entry
-        if not isinstance(values, list) or not _all_bools(values):
-            return [entry]
-        found = _true_places(values)
-        return [list(axis) for axis in zip(*found, strict=True)] or [[]] * _depth(values)
+            return values
+        if is_numpys(entry):
+            return entry if entry.ndim and entry.dtype == np.bool_ else None
+        return np.array(entry) if isinstance(entry, list) and _all_bools(entry) else None
 
     # *** the view ***
 
     def _view(self, records: Sequence[Record]) -> Self:
         """The movements of the records; an advanced one leaves its axis whole."""
+        records = [r for r in records if not isinstance(r, Nothing)]
         axes = [r for r in records if not isinstance(r, NewAxis)]
         x = self._boxed(axes)
         flipped = tuple(i for i, r in enumerate(axes) if isinstance(r, Piece) and r.step < 0)
@@ -113,7 +142,7 @@ class IndexingMixin(LinalgMixin):
     # *** elements by number ***
 
     def _choose(self, records: Sequence[Record]) -> Self:
-        kept = [r for r in records if not isinstance(r, Single)]
+        kept = [r for r in records if not isinstance(r, Single | Nothing)]
         places = [i for i, r in enumerate(kept) if isinstance(r, Chosen)]
         chosen = [r for r in kept if isinstance(r, Chosen)]
         x = self._view(records)
@@ -133,18 +162,24 @@ class IndexingMixin(LinalgMixin):
             index = self._listed(index, record.size)
         if not dtypes.is_int(index.dtype):
             raise DTypeError(f"expected a tensor of ints as an index, got {index.dtype}")
-        return index._wrapped(record.size)
+        return self._beside(index)._wrapped(record.size)
 
-    def _listed(self, values: list[Any], size: Size) -> Self:
-        shape, flat = _flat_list(values)
-        for v in flat:
-            if isinstance(size, int) and not -size <= v < size:
+    def _listed(self, values: Any, size: Size) -> Self:
+        """Lists or an array of ints as a tensor.
+
+        Raises:
+            IndexingError: other values, or an int out of range.
+        """
+        numbers = _as_numbers(values)
+        if isinstance(size, int):
+            wrong = numbers[(numbers < -size) | (numbers >= size)]
+            if wrong.size:
                 raise IndexingError(
-                    f"index {v} is out of range for an axis of size {size}: expected "
+                    f"index {wrong[0]} is out of range for an axis of size {size}: expected "
                     f"{-size} <= index < {size}"
                 )
-        wrapped = [v % size if isinstance(size, int) else v for v in flat]
-        return self._from_list(wrapped)._reshaped(shape)
+            numbers = np.where(numbers < 0, numbers + size, numbers)
+        return self._from_list(numbers.reshape(-1))._reshaped(numbers.shape)
 
     def _wrapped(self, size: Size) -> Self:
         """Negative numbers count from the end."""
@@ -185,25 +220,16 @@ def _all_bools(values: Any) -> bool:
     return isinstance(values, bool)
 
 
-def _depth(values: Any) -> int:
-    return 1 + _depth(values[0]) if isinstance(values, list) else 0
-
-
-def _true_places(values: Any) -> list[tuple[int, ...]]:
-    if not isinstance(values, list):
-        return [()] if values else []
-    return [(i, *rest) for i, v in enumerate(values) for rest in _true_places(v)]
-
-
-def _flat_list(values: list[Any]) -> tuple[tuple[int, ...], list[int]]:
-    """The shape and the numbers of nested lists of ints."""
-    if not any(isinstance(v, list | tuple | range) for v in values):
-        if any(isinstance(v, bool) or not hasattr(v, "__index__") for v in values):
-            raise IndexingError(f"expected ints in a list that indexes, got {values}")
-        return (len(values),), [int(v) for v in values]
-    if not all(isinstance(v, list | tuple | range) for v in values):
-        raise IndexingError(f"expected nested lists of equal lengths as an index, got {values}")
-    inner = [_flat_list(list(v)) for v in values]
-    if any(shape != inner[0][0] for shape, _ in inner):
-        raise IndexingError(f"expected nested lists of equal lengths as an index, got {values}")
-    return (len(values), *inner[0][0]), [n for _, flat in inner for n in flat]
+def _as_numbers(values: Any) -> Any:
+    """Lists or an array of ints as an array of int64."""
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise IndexingError(
+            f"expected nested lists of equal lengths as an index, got {values}"
+        ) from None
+    if array.size and array.dtype.kind not in "iu":
+        raise IndexingError(f"expected ints in a list or array that indexes, got {values}")
+    if array.dtype == np.uint64:  # what int64 does not hold is out of every range, not negative
+        array = np.minimum(array, np.uint64(2**63 - 1))
+    return array.astype(np.int64)

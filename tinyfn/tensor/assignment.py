@@ -56,7 +56,7 @@ class Assignment(Creation):
         return whole.uop.after(seen.store(value))
 
     def _assigned_value(self, x: Any) -> UOp:
-        other = x if isinstance(x, Handle) else type(self)(x, dtype=self.dtype)
+        other = x if isinstance(x, Handle) else self._given(x)
         if other.dtype is not self.dtype:
             raise DTypeError(
                 f"expected values of {self.dtype} to assign, got {other.dtype}; cast them first"
@@ -72,26 +72,42 @@ class Assignment(Creation):
             )
         return node
 
+    def _given(self, x: Any) -> Self:
+        """Values that are no tensor yet, in this tensor's dtype and on its device."""
+        where = None if isinstance(self.uop.device, tuple) else self.uop.device
+        return type(self)(x, dtype=self.dtype, device=where)
+
     def __setitem__(self, index: Any, value: Any) -> None:
         if self.uop.base.op not in (Ops.BUFFER, Ops.AFTER):
             self._give_memory()
-        kind = self.dtype
-        given = value.cast(kind) if isinstance(value, Handle) else type(self)(value, dtype=kind)
-        if _is_mask(index, self.shape) and given.numel() == 1:
-            mask = index.reshape((*index.shape, *(1,) * (self.ndim - index.ndim)))
-            self.assign(mask._broadcast_to(self.shape).where(given.reshape(()), self))
+        given = value.cast(self.dtype) if isinstance(value, Handle) else self._given(value)
+        mask = self._whole_mask(index)
+        if mask is not None and _is_same_everywhere(given, self.ndim - mask.ndim):
+            rest = self.shape[mask.ndim :]
+            value = _fit(given, rest) if given.ndim > len(rest) else given
+            value = self._beside(value)
+            mask = self._beside(mask.reshape((*mask.shape, *(1,) * len(rest))))
+            self.assign(mask._broadcast_to(self.shape).where(value, self))
         elif self._is_basic_index(index):
             view = self.view_of(index)
-            if view.uop is not self.uop or isinstance(value, Handle):
-                view.assign(_fit(given, view))
-            else:
-                view.assign(given)
+            view.assign(_fit(given, view.shape))
         elif self.uop.axis is not None:
             whole = self._of(self.uop.shard(self.uop.device))
             whole[index] = given
             self.assign(whole)
         else:
             self._store_at(index, given)
+
+    def _whole_mask(self, index: Any) -> Handle | None:
+        """A mask over the leading axes as a tensor (its values need not be known), else None."""
+        if isinstance(index, tuple) and len(index) == 1:
+            (index,) = index
+        if not isinstance(index, Handle):
+            values = self._known_mask(index)
+            index = None if values is None else type(self)(values, device=self.uop.device)
+        if index is None or index.dtype is not dtypes.bool or not index.ndim:
+            return None
+        return index if same_shape(index.shape, self.shape[: index.ndim]) else None
 
     def _give_memory(self) -> None:
         """Put the value into memory of its own, to be written in place."""
@@ -107,8 +123,8 @@ class Assignment(Creation):
         # numbered from 1: an index out of range reads 0, and 0 writes nothing
         numbers = type(self).arange(1, prod(self.shape) + 1, dtype=dtypes.int64)
         places = numbers.reshape(self.shape)[index]
-        flat = self._beside(places.reshape(-1)).contiguous()
-        values = self._beside(_fit(value, places).reshape(-1)).contiguous()
+        flat = self._whole_beside(places.reshape(-1)).contiguous()
+        values = self._whole_beside(_fit(value, places.shape).reshape(-1)).contiguous()
 
         def store_each(memory: UOp, where: UOp, what: UOp) -> UOp:
             i = UOp.range(where.shape[0], 0)
@@ -124,6 +140,11 @@ class Assignment(Creation):
         else:
             self.assign(written)
 
+    def _whole_beside(self, other: Handle) -> Self:
+        """The other tensor where this one is, all of it on every slot."""
+        moved = self._beside(other)
+        return moved if moved.uop.axis is None else self._of(moved.uop.shard(moved.uop.device))
+
     @classmethod
     def _gradient_of_places(cls, g: UOp, call: UOp) -> tuple[Self, None, Self]:
         """What was overwritten gets 0, each value the gradient of its place."""
@@ -132,12 +153,6 @@ class Assignment(Creation):
         count = flat._constant(0.0, flat.dtype)._broadcast_to(flat.shape)
         count = count._scatter_add(places, ones, 0)
         return count.eq(0).where(flat, 0).reshape(g.shape), None, flat._gather(places, 0)
-
-    def _beside(self, other: Self | Handle) -> Self:
-        """The other tensor where this one is."""
-        where = self.uop.device
-        node = other.uop if other.uop.device == where else other.uop.copy_to_device(where)
-        return self._of(node)
 
     def __iadd__(self, x: Any) -> Self:
         return self.assign(self + x)
@@ -189,14 +204,14 @@ def _crossed(view: UOp) -> UOp | None:
     return None
 
 
-def _is_mask(index: Any, shape: tuple[Any, ...]) -> bool:
-    if not isinstance(index, Handle) or index.dtype is not dtypes.bool or not index.ndim:
-        return False
-    return same_shape(index.shape, shape[: index.ndim])
+def _is_same_everywhere(value: Handle, rest: int) -> bool:
+    """Whether every place that a mask selects gets the same value, of `rest` axes."""
+    leading = value.shape[: max(value.ndim - rest, 0)]
+    return all(isinstance(s, int) and s == 1 for s in leading)
 
 
-def _fit(value: Handle, view: Handle) -> Handle:
+def _fit(value: Handle, shape: tuple[Any, ...]) -> Handle:
     """A value in the shape of the place it goes to; leading axes of size 1 are dropped."""
-    while value.ndim > view.ndim and value.shape[0] == 1:
+    while value.ndim > len(shape) and value.shape[0] == 1:
         value = value.reshape(value.shape[1:])
-    return value if same_shape(value.shape, view.shape) else value._broadcast_to(view.shape)
+    return value if same_shape(value.shape, shape) else value._broadcast_to(shape)

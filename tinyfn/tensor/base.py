@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Self, cast
 
+import numpy as np
+
 from tinyfn import live
 from tinyfn.device import Device
-from tinyfn.dtype import DType, dtypes, to_dtype
+from tinyfn.dtype import DType, dtypes, storage_dtype, to_dtype
 from tinyfn.mixin import OpMixin
 from tinyfn.mixin.core import show
 from tinyfn.random import RandomMixin
@@ -114,10 +116,17 @@ class Handle(RandomMixin, OpMixin):
     def _symbolic(x: Any) -> bool:
         return isinstance(x, UOp)
 
-    def _from_list(self, values: list[int]) -> Self:
-        wide = max(map(abs, values), default=0) > 2**31 - 1
+    def _beside(self, other: Handle) -> Self:
+        """The other tensor where this one is."""
+        where = self.uop.device
+        here = where is None or other.uop.device in (None, where)
+        return self._of(other.uop if here else other.uop.copy_to_device(where))
+
+    def _from_list(self, values: Sequence[int]) -> Self:
+        numbers = np.asarray(values, np.int64)
+        wide = np.abs(numbers).max(initial=0) > 2**31 - 1
         kind = dtypes.int64 if wide else dtypes.int32
-        return type(self)(values, device=self.uop.device, dtype=kind)
+        return type(self)(numbers.astype(storage_dtype(kind)), device=self.uop.device)
 
     def cast(self, dtype: DType | str) -> Self:
         """The values in another dtype: floats round, float to int truncates, ints wrap."""

@@ -9,9 +9,10 @@ from typing import Any, Self
 import numpy as np
 
 from tinyfn import live
-from tinyfn.call import refuse_while_capturing
+from tinyfn.call import capturing, refuse_while_capturing
 from tinyfn.dtype import decode_small
 from tinyfn.errors import BindingError, DTypeError, ShapeError
+from tinyfn.runtime import execute
 from tinyfn.tensor.data import (
     SMALL_FLOATS,
     host_array,
@@ -52,6 +53,13 @@ class Values(Placement):
         sizes = tuple(size_value(s) for s in self.shape)
         cut = tuple(slice(0, n) for n in sizes)
         return np.array(host_array(stored.uop)[cut], copy=True).reshape(sizes)
+
+    def _known_values(self) -> Any:
+        """The values, where they lie in memory already and are not those of one call of many."""
+        if capturing.names or execute.recorders.active:
+            return None
+        known = self.uop.base.op in (Ops.BUFFER, Ops.CONST, Ops.FULL)
+        return self.numpy() if known else None
 
     def _has_plain_shape(self) -> bool:
         return all(isinstance(s, int) for s in self.shape)

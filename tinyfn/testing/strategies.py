@@ -121,35 +121,69 @@ def tensors(shape: Any = None, dtype: Any = None, elements: Any = None) -> Any:
     return st.composite(_tensor)(shape, dtypes() if dtype is None else dtype, elements)
 
 
-def _one_index(draw: Draw, size: int) -> Any:
-    kind = draw(st.sampled_from(["slice", "int", "step", "array"]))
+def _basic_index(draw: Draw, size: int) -> Any:
+    kind = draw(st.sampled_from(["slice", "int", "step"]))
+    ends = st.one_of(st.none(), st.integers(-size - 1, size + 1))
     if size == 0 or kind == "slice":
-        ends = st.one_of(st.none(), st.integers(-size - 1, size + 1))
         return slice(draw(ends), draw(ends))
     if kind == "int":
         return draw(st.integers(-size, size - 1))
-    if kind == "step":
-        return slice(None, None, draw(st.sampled_from([-1, 2, -2, 3])))
-    return np.array(
-        draw(st.lists(st.integers(-size, size - 1), min_size=1, max_size=3)), dtype=np.int64
-    )
+    return slice(draw(ends), draw(ends), draw(st.sampled_from([-1, 2, -2, 3])))
+
+
+def _numbers(draw: Draw, size: int, common: tuple[int, ...]) -> Any:
+    """Index numbers (an array, a list or a numpy int) that broadcast to the common shape."""
+    shape = common[draw(st.integers(0, len(common))) :]
+    shape = tuple(n if draw(st.booleans()) else 1 for n in shape) if 0 not in shape else shape
+    count = math.prod(shape)
+    kind = np.dtype(draw(st.sampled_from(["int64", "int32", "uint8", "int8"])))
+    low = 0 if kind.kind == "u" else -size
+    numbers = draw(st.lists(st.integers(low, size - 1), min_size=count, max_size=count))
+    array = np.array(numbers, kind).reshape(shape)
+    form = draw(st.sampled_from(["array", "list", "number"]))
+    if form == "number" and not shape:
+        return array[()]
+    return array.tolist() if form == "list" and shape else array
+
+
+def _mask(draw: Draw, shape: Sequence[int], common: tuple[int, ...]) -> Any:
+    """A mask with as many True places as the common shape has elements, or one."""
+    places = math.prod(shape)
+    count = common[0] if len(common) == 1 and common[0] <= places else min(1, places)
+    order = draw(st.permutations(range(places)))
+    mask = np.zeros(places, np.bool_)
+    mask[list(order[:count])] = True
+    return mask.reshape(tuple(shape))
 
 
 def _indices(draw: Draw, shape: tuple[int, ...]) -> Any:
     count = draw(st.integers(0, len(shape)))
     tail = draw(st.booleans()) and count < len(shape)  # an ellipsis before the last ones
-    places = range(len(shape) - count, len(shape)) if tail else range(count)
-    found = [_one_index(draw, shape[axis]) for axis in places]
-    lengths = [len(i) for i in found if isinstance(i, np.ndarray)]
-    if len(set(lengths)) > 1:  # index arrays have to broadcast
-        found = [i[: min(lengths)] if isinstance(i, np.ndarray) else i for i in found]
+    axis, end = (len(shape) - count, len(shape)) if tail else (0, count)
+    common = draw(st.sampled_from([(2,), (), (1,), (3,), (2, 2), (0,)]))
+    found: list[Any] = []
+    while axis < end:
+        kind = draw(st.sampled_from(["basic", "basic", "numbers", "mask", "wide mask"]))
+        wide = 2 if kind == "wide mask" and axis + 1 < end else 1
+        if kind == "basic" or 0 in shape[axis : axis + wide]:
+            found.append(_basic_index(draw, shape[axis]))
+            wide = 1
+        elif kind == "numbers":
+            found.append(_numbers(draw, shape[axis], common))
+        else:
+            found.append(_mask(draw, shape[axis : axis + wide], common))
+        axis += wide
     if draw(st.integers(0, 3)) == 3:
         found.insert(draw(st.integers(0, len(found))), None)
     return (Ellipsis, *found) if tail else tuple(found)
 
 
 def indices(shape: Sequence[int]) -> Any:
-    """Indices of numpy for a shape: ints, slices with steps, arrays, None, an ellipsis."""
+    """Indices of numpy for a shape, tuples of what it takes.
+
+    Ints, slices with steps, None, an ellipsis; arrays and lists of ints that broadcast together,
+    masks over one axis or two.
+    """
     return st.composite(_indices)(tuple(shape))
 
 

@@ -294,11 +294,11 @@ def fp8_values(dtype: DType) -> Any:
     mantissa = (bits & ((1 << mantissa_bits) - 1)) / float(1 << mantissa_bits)
     normal = np.ldexp(1.0 + mantissa, exponent - bias)
     values = sign * np.where(exponent == 0, np.ldexp(mantissa, 1 - bias), normal)
+    nan = np.copysign(np.nan, sign)
     if dtype is dtypes.fp8e4m3:
-        values[(bits & 0x7F) == 0x7F] = np.nan
-        return values
+        return np.where((bits & 0x7F) == 0x7F, nan, values)
     top = exponent == 31
-    return np.where(top, np.where(mantissa == 0, sign * np.inf, np.nan), values)
+    return np.where(top, np.where(mantissa == 0, sign * np.inf, nan), values)
 
 
 def encode_fp8(values: Any, dtype: DType) -> Any:
@@ -340,7 +340,7 @@ PROMOTION: dict[DType, tuple[DType, ...]] = {
     dtypes.int8: (dtypes.int16,),
     dtypes.int16: (dtypes.int32,),
     dtypes.int32: (dtypes.int64,),
-    dtypes.int64: (dtypes.uint64,),
+    dtypes.int64: (dtypes.fp8e4m3, dtypes.fp8e5m2),  # no int holds both int64 and uint64
     dtypes.uint8: (dtypes.int16, dtypes.uint16),
     dtypes.uint16: (dtypes.int32, dtypes.uint32),
     dtypes.uint32: (dtypes.int64, dtypes.uint64),
@@ -365,10 +365,15 @@ REACHABLE: dict[DType, frozenset[DType]] = {d: _upward(d) for d in PROMOTION}
 
 
 def least_upper_dtype(*kinds: DType) -> DType:
-    """The smallest dtype that all of `kinds` promote to (tinygrad's lattice)."""
+    """The smallest dtype that all of `kinds` promote to (tinygrad's lattice).
+
+    Signed ints and uint64 have no int in common: they meet in the default float.
+    """
     if len(set(kinds)) == 1:
         return kinds[0]
-    return min(frozenset.intersection(*(REACHABLE[d] for d in kinds)))
+    found = min(frozenset.intersection(*(REACHABLE[d] for d in kinds)))
+    whole = found.kind == "float" and all(d.kind != "float" for d in kinds)
+    return dtypes.default_float() if whole else found
 
 
 def least_upper_float(dtype: DType) -> DType:

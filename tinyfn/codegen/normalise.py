@@ -17,6 +17,7 @@ from tinyfn.uop.ops import Ops, UOp, listing, toposort
 from tinyfn.uop.simplify import RULES, is_const
 
 INVALID = UOp.const(Invalid, dtypes.weakint)
+SMALL_FLOATS = (dtypes.float16, dtypes.bfloat16, *dtypes.fp8s)
 PLACES = opcodes.MOVEMENT | {Ops.PARAM, Ops.INDEX, Ops.AFTER}
 
 
@@ -28,6 +29,24 @@ def normalise(sink: UOp) -> UOp:
 def is_invalid(node: UOp) -> bool:
     """Whether the node is the constant Invalid."""
     return node.op is Ops.CONST and node.arg is Invalid
+
+
+def rounded_to_odd(x: UOp) -> UOp:
+    """A float64 as the float32 beside it whose last bit is 1, or the float32 that it is.
+
+    A second rounding, to fewer bits, then gives what one rounding would
+    (Boldo and Melquiond, 2008).
+    """
+    near = x.cast(dtypes.float32)
+    back, bits = near.cast(dtypes.float64), near.bitcast(dtypes.int32)
+    zero = UOp.const(0.0, dtypes.float64)
+    positive = zero._alu("CMPLT", x)
+    away = positive._alu("WHERE", x._alu("CMPLT", back), back._alu("CMPLT", x))
+    step = away._alu("WHERE", UOp.const(-1, dtypes.int32), UOp.const(1, dtypes.int32))
+    even = bits._alu("AND", UOp.const(1, dtypes.int32))._alu("CMPEQ", UOp.const(0, dtypes.int32))
+    changes = back._alu("CMPNE", x)._alu("AND", even)
+    odd = changes._alu("WHERE", bits._alu("ADD", step), bits)
+    return odd.bitcast(dtypes.float32)
 
 
 class Normaliser:
@@ -78,6 +97,8 @@ class Normaliser:
         if node.op in (Ops.END, Ops.REDUCE):
             loops = tuple(s for s in src[1:] if s.op is Ops.RANGE)
             return src[0] if not loops else UOp(node.op, node.dtype, (src[0], *loops), node.arg)
+        if node.op is Ops.CAST and src[0].dtype is dtypes.float64 and node.dtype in SMALL_FLOATS:
+            src = (rounded_to_odd(src[0]),)
         new = node.with_src(src)
         found: UOp | None = RULES.apply(new) if node.op in opcodes.ELEMENTWISE else None
         return new if found is None else found

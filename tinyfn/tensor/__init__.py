@@ -1,6 +1,7 @@
 """Tensor: a lazy n-dimensional array, a handle on a node of the graph.
 
 base        facts, and what the operator vocabulary asks for
+bits        bits as elements of another width
 data        Python values, arrays and bytes as nodes; memory as arrays
 creation    zeros, ones, empty ...
 assignment  writing into memory

@@ -13,6 +13,7 @@ from tinyfn.dtype import DType, dtypes, storage_dtype, to_dtype
 from tinyfn.mixin import OpMixin
 from tinyfn.mixin.core import show
 from tinyfn.random import RandomMixin
+from tinyfn.tensor.bits import bitcast_regrouped
 from tinyfn.tensor.data import node_from
 from tinyfn.uop.ops import UOp
 
@@ -134,8 +135,18 @@ class Handle(RandomMixin, OpMixin):
         return self if kind is self.dtype else self._of(self.uop.cast(kind))
 
     def bitcast(self, dtype: DType | str) -> Self:
-        """The same bits as another dtype of the same width."""
-        return self._of(self.uop.bitcast(to_dtype(dtype)))
+        """The same bits as another dtype; of another width along the last axis, as numpy's view.
+
+        Raises:
+            ShapeError: the bytes of the last axis do not make whole elements.
+
+        >>> Tensor([1, 256], dtype="uint16").bitcast("uint8").tolist()
+        [1, 0, 0, 1]
+        """
+        kind = to_dtype(dtype)
+        if kind.itemsize != self.dtype.itemsize:
+            return cast(Self, bitcast_regrouped(self, kind))
+        return self._of(self.uop.bitcast(kind))
 
     def contiguous(self, **kwargs: Any) -> Self:
         """The values stored row-major (itself where they are)."""

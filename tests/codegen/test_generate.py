@@ -11,6 +11,7 @@ from codegen.kernel_graphs import LOOP, REDUCE, at, check, f32, kernel, memory
 from tinyfn.codegen import generate
 from tinyfn.dtype import dtypes
 from tinyfn.errors import CompileError
+from tinyfn.uop.info import AddrSpace
 from tinyfn.uop.ops import Ops, UOp
 
 EVERY_DTYPE = [d for d in dtypes.all if d is not dtypes.bool]
@@ -268,3 +269,15 @@ def test_unclosed_loops_are_an_error() -> None:
     i = UOp.range(4, 0, LOOP)
     with pytest.raises(CompileError, match="add .end"):
         generate(kernel(at(memory(0, 4), i).store(1.0)), graphs.target())
+
+
+def test_scratch_that_copies_share() -> None:
+    """Rows of scratch that do not depend on a loop are filled once, and read by all its copies."""
+    i, c = UOp.range(16, 0, LOOP), UOp.range(8, 1, LOOP)
+    k, j = UOp.range(16, 2, REDUCE), UOp.range(16, 3, REDUCE)
+    row = memory(1000, 16, space=AddrSpace.LOCAL)
+    power = at(memory(1, 256), k * 16 + j).exp()
+    filled = row.after(at(row, j).store(power).end(j))
+    share = at(filled, i) / power.reduce(j, arg=Ops.ADD)
+    value = (share * at(memory(2, 128), k * 8 + c)).reduce(k, arg=Ops.ADD)
+    check(kernel(at(memory(0, 128), i * 8 + c).store(value).end(i, c)))

@@ -54,3 +54,11 @@ def test_rows_are_shared_by_threads_before_their_mean():
     weighted = (x.softmax() * x).sum()
     assert kernels_of(weighted) == 2
     np.testing.assert_allclose(weighted.item(), (np.exp(logs) * wide).sum(), rtol=1e-5)
+
+
+def test_rows_that_a_product_sums_over():
+    x, w = values(16, 16), values(16, 8)
+    found = Tensor(x).softmax(-1).T @ Tensor(w)
+    powers = np.exp(x.astype(np.float64))
+    right = (powers / powers.sum(1, keepdims=True)).T @ w
+    np.testing.assert_allclose(found.numpy(), right, rtol=1e-5, atol=1e-6)

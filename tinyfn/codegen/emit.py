@@ -51,8 +51,11 @@ def private_loops(block: Block, slot: int) -> list[Loop]:
         if isinstance(item, Loop):
             found += private_loops(item.body, slot)
             stores = [i for i in leaves_in(item.body) if isinstance(i, Write)]
-            targets = [s.node.src[0] for s in stores if memory_of(s.node.src[0]).arg.slot == slot]
-            same = any(item.range not in gate_of(t)[1].ranges for t in targets)
+            own = [s.node for s in stores if memory_of(s.node.src[0]).arg.slot == slot]
+            same = any(
+                item.range in store.ranges and item.range not in gate_of(store.src[0])[1].ranges
+                for store in own
+            )
             if item.copies > 1 and not item.lanes and not item.unrolled and same:
                 found.append(item)
     return list(dict.fromkeys(found))

@@ -281,3 +281,17 @@ def test_scratch_that_copies_share() -> None:
     share = at(filled, i) / power.reduce(j, arg=Ops.ADD)
     value = (share * at(memory(2, 128), k * 8 + c)).reduce(k, arg=Ops.ADD)
     check(kernel(at(memory(0, 128), i * 8 + c).store(value).end(i, c)))
+
+
+def test_costly_parts_of_a_sum_have_rows_of_their_own() -> None:
+    i, c = UOp.range(3, 0, LOOP), UOp.range(8, 1, LOOP)
+    k, m = UOp.range(17, 2, REDUCE), UOp.range(17, 3, REDUCE)
+
+    def product(part: UOp, slot: int, loop: UOp) -> UOp:
+        return part * at(memory(slot, 136), loop * 8 + c)
+
+    x, y = (at(memory(1, 51), i * 17 + loop) for loop in (k, m))
+    three = product(x.exp(), 2, k) + product((x * 2).exp(), 3, k) + product((-x).exp(), 4, k)
+    one = product((y + 1).exp(), 5, m)
+    value = three.reduce(k, arg=Ops.ADD) + one.reduce(m, arg=Ops.ADD)
+    check(kernel(at(memory(0, 24), i * 8 + c).store(value).end(i, c)))

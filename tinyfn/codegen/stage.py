@@ -6,6 +6,7 @@ own, which then runs in vectors, fills row[k] = exp(...) / s; the sum is of row[
 
 from __future__ import annotations
 
+import itertools
 import math
 
 from tinyfn.codegen.cost import MIDDLE, SLOW
@@ -31,11 +32,12 @@ def stage_rows(sink: UOp) -> UOp:
         if node.op in COSTLY or any(s in costly for s in node.src):
             costly.add(node)
     table: dict[UOp, UOp] = {}
+    slots = itertools.count(FIRST_SLOT)
     for node in nodes:
         if node.op is not Ops.REDUCE or not all(is_const(r.src[0]) for r in node.src[1:]):
             continue
         for part in _parts(node, costly, order):
-            rows = _row(part, node.src[1:], FIRST_SLOT + len(table))
+            rows = _row(part, node.src[1:], next(slots))
             table[node] = substitute([table.get(node, node)], {part: rows})[0]
     return substitute([sink], _nested(table))[0] if table else sink
 

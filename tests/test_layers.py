@@ -18,6 +18,7 @@ ROWS = [
     ["uop"],
     ["call"],
     ["gradient"],
+    ["attention"],
     ["schedule", "codegen"],
     ["runtime"],
     ["live"],

@@ -123,6 +123,10 @@ class NormaliseMixin(ActivationMixin):
         """
         if is_causal and attn_mask is not None:
             raise ShapeError("expected is_causal or attn_mask, got both; put one into the mask")
+        if not dropout_p:
+            fused = self._fused_attention(key, value, attn_mask, is_causal, enable_gqa)
+            if fused is not None:
+                return fused
         if enable_gqa:
             times = int(self.shape[-3] // key.shape[-3])
             key = key.repeat_interleave(times, -3)
@@ -131,17 +135,28 @@ class NormaliseMixin(ActivationMixin):
         scores = self.dot(key.transpose(-2, -1), dtype=self._computed_in()).div(
             self._constant(size, self._computed_in()).sqrt()
         )
+        alive = None
         if is_causal:
             rows = scores._iota_along(0, 2, scores.shape[-2])
             columns = scores._iota_along(1, 2, scores.shape[-1])
-            attn_mask = columns <= rows
-        if attn_mask is not None:
+            scores = (columns <= rows).where(scores, float("-inf"))
+        elif attn_mask is not None:
             bools = attn_mask.dtype.kind == "bool"
             scores = attn_mask.where(scores, float("-inf")) if bools else scores.add(attn_mask)
+            # a row that sees nothing is 0
+            alive = scores._reduced("MAX", (scores.ndim - 1,), True).detach().ne(float("-inf"))
+            scores = alive.where(scores, 0)
         weights = scores.softmax(-1).cast(self.dtype)
+        weights = weights if alive is None else alive.where(weights, 0)
         if dropout_p:
             weights = _dropout(weights, dropout_p)
         return weights.dot(value)
+
+    def _fused_attention(
+        self, key: Self, value: Self, mask: Self | None, causal: bool, grouped: bool
+    ) -> Self | None:
+        """Attention in kernels of its own, for what has memory; None where there is none."""
+        return None
 
 
 def _dropout(weights: Any, p: float) -> Any:

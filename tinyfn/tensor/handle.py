@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from tinyfn import live
+from tinyfn.attention import attention
 from tinyfn.errors import ArgumentError, GradientError, ShapeError
 from tinyfn.gradient import compute_gradient
 from tinyfn.helpers import TRAINING, Context, prod
@@ -105,6 +106,14 @@ class Tensor(Exchange, metaclass=_Mode):
         name = getattr(body.arg, "name", None) or fxn.__name__
         call = UOp(Ops.CALL, src=(body, *nodes), arg=CallInfo(name, grad_fxn))
         return [self._of(node.after(call)) for node in nodes]
+
+    def _fused_attention(
+        self, key: Self, value: Self, mask: Self | None, causal: bool, grouped: bool
+    ) -> Self | None:
+        """Attention in a kernel that holds a tile of scores at a time; None where it cannot."""
+        nodes = self.uop, key.uop, value.uop, None if mask is None else mask.uop
+        found = attention(*nodes, causal, grouped)
+        return None if found is None else self._of(found)
 
     def gradient(self, *targets: Tensor, gradient: Tensor | None = None) -> list[Tensor]:
         """The gradients of this tensor with respect to the targets.

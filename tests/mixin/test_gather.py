@@ -146,3 +146,10 @@ def test_nonzero_of_matrices_and_masks_that_broadcast():
     row = np.array([True, False, False, True])
     np.testing.assert_array_equal(Eager(x).masked_select(Eager(row)).numpy(), x[:, row].ravel())
     assert Eager(np.array(3)).nonzero().shape == (1, 0)
+
+
+def test_a_scalar_has_one_axis_to_gather_along():
+    x, index = Eager(np.array(3)), Eager(np.array(0))
+    assert x.gather(0, index).tolist() == 3
+    assert x.scatter(0, index, 5).tolist() == 5
+    assert x.scatter_reduce(-1, index, Eager(np.array(4)), "sum").tolist() == 7

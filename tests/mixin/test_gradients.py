@@ -159,6 +159,8 @@ def test_gradients_are_differences(name):
         (lambda t: t**2, 0.0, 0.0),
         (lambda t: t**0.5, 4.0, 0.25),
         (lambda t: t.logaddexp(-math.inf), 1.0, 1.0),
+        (lambda t: t.fmod(2.0), 0.0, 1.0),
+        (lambda t: t.softplus(), math.nan, math.nan),
     ],
 )
 def test_gradients_at_the_edges_are_torchs(function, x, expected):

@@ -99,8 +99,10 @@ class ElementwiseMixin(PromotionMixin):
         a, b = a._without_bool(), b._without_bool()
         if a.dtype.kind != "float":
             return a._alu("SUB", a._trunc_div_ints(b)._alu("MUL", b))
-        rest = a._alu("ABS")._alu("MOD", b._alu("ABS"))
-        return a._alu("CMPLT", self._constant(0, a.dtype))._alu("WHERE", rest._alu("NEG"), rest)
+        negative = a._alu("CMPLT", self._constant(0, a.dtype))
+        size = negative._alu("WHERE", a._alu("NEG"), a)  # |a|, whose gradient at 0 is 1
+        rest = size._alu("MOD", b._alu("ABS"))
+        return negative._alu("WHERE", rest._alu("NEG"), rest)
 
     def maximum(self, x: Any) -> Self:
         """The larger of both; NaN where either is NaN."""
@@ -292,10 +294,16 @@ class ElementwiseMixin(PromotionMixin):
         return negative._alu("WHERE", size._alu("NEG"), size)
 
     def logaddexp(self, other: Any) -> Self:
-        """log(e^self + e^other) without overflow."""
+        """log(e^self + e^other) without overflow.
+
+        >>> Tensor([0.0, 1000.0]).logaddexp(Tensor([0.0, 1000.0])).tolist()
+        [0.6931471824645996, 1000.693...
+        """
         a, b = self._broadcasted(other)
         a, b = a._as_float(), b._as_float()
         zero = self._constant(0.0, a.dtype)
         apart = a._alu("CMPEQ", b)._alu("WHERE", zero, a._alu("SUB", b))  # inf - inf is NaN
-        small = apart._alu("ABS")._alu("NEG")._alu("EXP")._alu("LOG1P")
+        # -|apart|, through which the gradient of a NaN is NaN (that of ABS is 0)
+        below = apart._alu("CMPLT", zero)._alu("WHERE", apart, apart._alu("NEG"))
+        small = below._alu("EXP")._alu("LOG1P")
         return a._alu("MAX", b)._alu("ADD", small)

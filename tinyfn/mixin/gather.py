@@ -26,6 +26,8 @@ class GatherMixin(ScanMixin):
         >>> Tensor([[1, 2], [3, 4]]).gather(1, Tensor([[1], [0]])).tolist()
         [[2], [3]]
         """
+        if not self.ndim:
+            return self.unsqueeze(0).gather(dim, _as_vector(index)).squeeze(0)
         axis = self._check_index("gather", dim, index)
         box = tuple(
             s if i == axis else n
@@ -76,9 +78,15 @@ class GatherMixin(ScanMixin):
         Args:
             src: values in the shape of the index (or larger), or one number.
             reduce: None, "add" or "multiply": what is done with the old value.
+
+        >>> Tensor([1, 2, 3]).scatter(0, Tensor([2, 0]), Tensor([7, 8])).tolist()
+        [8, 2, 7]
         """
         if reduce not in (None, "add", "multiply"):
             raise ArgumentError(f"expected reduce None, 'add' or 'multiply', got {reduce!r}")
+        if not self.ndim:
+            vector = self.unsqueeze(0)
+            return vector.scatter(dim, _as_vector(index), _as_vector(src), reduce).squeeze(0)
         axis, values = self._check_scatter(dim, index, src)
         if reduce == "add":
             return self._scatter_sum(axis, index, values)
@@ -145,9 +153,16 @@ class GatherMixin(ScanMixin):
         Args:
             reduce: "sum", "prod", "mean", "amax" or "amin".
             include_self: whether the old value takes part.
+
+        >>> Tensor([1, 2]).scatter_reduce(0, Tensor([1, 1]), Tensor([5, 4]), "sum").tolist()
+        [1, 11]
         """
         if reduce not in REDUCTIONS:
             raise ArgumentError(f"expected reduce to be one of {REDUCTIONS}, got {reduce!r}")
+        if not self.ndim:
+            vector, places = self.unsqueeze(0), _as_vector(index)
+            found = vector.scatter_reduce(dim, places, _as_vector(src), reduce, include_self)
+            return found.squeeze(0)
         axis, values = self._check_scatter(dim, index, src)
         matches = self._matches(axis, index)
         touched = matches._reduced("MAX", (self.ndim,), False)
@@ -232,6 +247,11 @@ class GatherMixin(ScanMixin):
         numbers = self._iota_along(0, 1, n)
         blank = self._full((number,), -1, numbers.dtype)
         return blank._scatter_add(target, numbers.add(1), 0)
+
+
+def _as_vector(x: Any) -> Any:
+    """A tensor without axes as one of one element; a scalar has one axis to gather along."""
+    return x.unsqueeze(0) if not is_scalar(x) and getattr(x, "ndim", None) == 0 else x
 
 
 def _number_of_true(mask: Any) -> int:

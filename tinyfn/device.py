@@ -275,15 +275,17 @@ class Buffer:
     def address(self) -> int:
         """Where the first element lies; allocates."""
         if self._address is None:
-            self._address = self._storage().address + self._offset
+            self._address = self.storage.address + self._offset
         return self._address
 
     def ensure(self) -> Buffer:
         """Allocate unless that has happened; returns the buffer itself."""
-        self._storage()
+        _ = self.storage
         return self
 
-    def _storage(self) -> Storage:
+    @property
+    def storage(self) -> Storage:
+        """The memory that the buffer is a part of; allocates."""
         storage = self._cell.get("storage")
         if storage is None:
             backend = Device[self.device]
@@ -294,7 +296,7 @@ class Buffer:
     def array(self) -> Any:
         """The memory as a 1-D numpy array in the storage dtype; shared, and kept alive by it."""
         kind = storage_dtype(self.dtype)
-        return np.asarray(ArrayHandle(self._storage(), self.address, self.size, kind))
+        return np.asarray(ArrayHandle(self.storage, self.address, self.size, kind))
 
     def copyin(self, data: Any) -> Buffer:
         """Copy an array of the storage dtype, or raw bytes, into the buffer."""

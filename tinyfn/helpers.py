@@ -69,6 +69,7 @@ class Flag:
         self.name, self.help = row.name, row.help
         self._default = getenv(row.name, row.default)
         self._variable = contextvars.ContextVar(row.name, default=self._default)
+        self.get: Callable[[], Any] = self._variable.get  # `value`, for where a call of it counts
         Flag.registry[row.name] = self
 
     @property
@@ -137,20 +138,23 @@ class Context(ContextDecorator):
             flag.restore(token)
 
 
-class GlobalCounters:
+class Counters:
     """Totals over the process since the last `reset` (mem_used is never reset)."""
 
-    global_ops: ClassVar[int] = 0
-    global_mem: ClassVar[int] = 0
-    time_sum_s: ClassVar[float] = 0.0
-    kernel_count: ClassVar[int] = 0
-    mem_used: ClassVar[int] = 0
+    # slots of one object: writing to a class would cost a replay more than a tiny kernel does
+    __slots__ = ("global_mem", "global_ops", "kernel_count", "mem_used", "time_sum_s")
 
-    @staticmethod
-    def reset() -> None:
+    def __init__(self) -> None:
+        self.mem_used = 0
+        self.reset()
+
+    def reset(self) -> None:
         """Set the counts of operations, bytes moved, seconds and kernels to zero."""
-        GlobalCounters.global_ops = GlobalCounters.global_mem = GlobalCounters.kernel_count = 0
-        GlobalCounters.time_sum_s = 0.0
+        self.global_ops = self.global_mem = self.kernel_count = 0
+        self.time_sum_s = 0.0
+
+
+GlobalCounters = Counters()
 
 
 class Timing(ContextDecorator):

@@ -14,18 +14,18 @@ from tinyfn.runtime import execute
 from tinyfn.uop import opcodes
 from tinyfn.uop.ops import Ops, UOp, substitute, toposort
 
-_live: dict[int, weakref.ref[Any]] = {}
+_live: dict[weakref.ref[Any], None] = {}
 
 
-def register(tensor: Any) -> None:
+def register(tensor: Any, reference: type = weakref.ref, forget: Any = _live.pop) -> None:
     """Remember a tensor for as long as it lives."""
-    identity = id(tensor)
-    _live[identity] = weakref.ref(tensor, lambda _: _live.pop(identity, None))
+    # no Python runs when a tensor goes: the dictionary takes the reference out by itself
+    _live[reference(tensor, forget)] = None
 
 
 def tensors() -> Iterator[Any]:
     """The tensors that are alive."""
-    for reference in list(_live.values()):
+    for reference in list(_live):
         tensor = reference()
         if tensor is not None:
             yield tensor

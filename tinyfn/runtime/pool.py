@@ -29,6 +29,7 @@ SPINS = 2000  # pauses: some 30 microseconds on Zen, twice that on recent Intel
 POINTER, WORD, STATUS = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32
 LAUNCH = (STATUS, POINTER, POINTER, POINTER, WORD, WORD, WORD, WORD)
 RUN = (WORD, POINTER, POINTER, WORD, WORD)
+HEAD_WORDS = 2
 
 
 class Native:
@@ -43,6 +44,8 @@ class Native:
         self.library = native.load(pool_ir.TEXT, pool_ir.EXPORTS, pool_ir.IMPORTS)
         self.launch = self._both("launch", LAUNCH)
         self.run = self._both("run", RUN)
+        # a whole table (the address of its head) on this thread, with the GIL
+        self.alone = ctypes.PYFUNCTYPE(WORD, POINTER)(self.library["alone"])
         self.helper = ctypes.CFUNCTYPE(None, POINTER, WORD)(self.library["helper"])
         self.stop = ctypes.CFUNCTYPE(None, POINTER)(self.library["stop"])
 
@@ -74,7 +77,8 @@ class Table:
     """A packed list of launches, for `Pool.run`: run it, patch it, run it again.
 
     `words` holds, as int64, first the rows (function, argument table, slots, n, chunk, helpers) of
-    all launches, then for each launch a pointer a slot to that slot's arguments, and the arguments.
+    all launches, then for each launch a pointer a slot to that slot's arguments, and the arguments;
+    at the end the address of the rows and their number.
     """
 
     def __init__(self, launches: Sequence[Launch]) -> None:
@@ -83,8 +87,10 @@ class Table:
         self.helpers = max((launch.helpers for launch in launches), default=0)
         rows = self.count * pool_ir.ENTRY_WORDS
         sizes = [len(one.blocks) + sum(map(len, one.blocks)) for one in launches]
-        self.words = np.zeros(max(1, rows + sum(sizes)), np.int64)
+        self.words = np.zeros(rows + sum(sizes) + HEAD_WORDS, np.int64)
         self.address: int = self.words.__array_interface__["data"][0]
+        self.head = self.address + 8 * (rows + sum(sizes))
+        self.words[-HEAD_WORDS:] = self.address, self.count
         self._starts: list[list[int]] = []
         place = rows
         for number, launch in enumerate(launches):
@@ -174,7 +180,7 @@ class Pool:
         else:
             outcome = call(self._shared, table.address, table.count, 0)
         if outcome:
-            raise failure(table.names[outcome >> 32], outcome & 0xFFFFFFFF)
+            raise failed(table, outcome)
 
     def _ready(self, wanted: int) -> int:
         """How many of the wanted helpers there are; starts what is missing. Holds the lock."""
@@ -215,6 +221,11 @@ class Pool:
             self._helpers = []
         finally:
             self._lock.release()
+
+
+def failed(table: Table, outcome: int) -> KernelError:
+    """The error for a table that did not return 0."""
+    return failure(table.names[outcome >> 32], outcome & 0xFFFFFFFF)
 
 
 def failure(name: str, status: int) -> KernelError:

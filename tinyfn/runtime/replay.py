@@ -153,4 +153,14 @@ def _run_segment(
         for place, step in segment.sizes:
             launch, _ = _launch(step, variables)
             words[place : place + 3] = (launch.n, launch.chunk, launch.helpers)
+    launch_segment(segment)
+
+
+def launch_segment(segment: Segment) -> None:
+    """Run a segment on the memory that its table names."""
     shared_pool().run(segment.table, keep_gil=segment.quick)
+
+
+def runs_alone(segment: Segment) -> bool:
+    """Whether the segment is microseconds of work that no helper is called for."""
+    return segment.quick and not segment.table.helpers

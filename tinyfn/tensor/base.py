@@ -60,8 +60,7 @@ class Handle(RandomMixin, OpMixin):
         along = "" if self.uop.axis is None else f" along axis {self.uop.axis}"
         return f"<Tensor {show(self.shape)} {self.dtype} on {self.device}{along}>"
 
-    def __hash__(self) -> int:
-        return id(self)
+    __hash__ = object.__hash__
 
     def __len__(self) -> int:
         if not self.shape:

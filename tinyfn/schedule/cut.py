@@ -16,6 +16,7 @@ from tinyfn.uop.ops import Ops, UOp, toposort
 
 SAME_INDEX = opcodes.ELEMENTWISE | {Ops.RESHAPE, Ops.PERMUTE, Ops.CONTIGUOUS, Ops.DETACH}
 MANY_LOADS = 3
+MANY_TIMES = 8
 SMALL_OUTPUT = 16
 LARGE_INPUT = 1 << 15
 DEEPEST = 60
@@ -45,6 +46,11 @@ def _data_of(node: UOp) -> int:
         node = node.src[0]
         smallest = min(smallest, elements(node))
     return smallest
+
+
+def is_repeated(node: UOp) -> bool:
+    """Whether every element is seen many times: what it costs is shared by a row."""
+    return node.op is Ops.EXPAND and elements(node) >= MANY_TIMES * elements(node.src[0])
 
 
 def value_sources(node: UOp) -> tuple[UOp, ...]:
@@ -123,7 +129,7 @@ class Cutter:
             self.leaves[node] = frozenset((node,)) if stop else below
             costly = node.op in opcodes.EXPENSIVE and node.dtype.kind != "weakint"
             costly = costly or any(self.expensive[s] for s in sources)
-            self.expensive[node] = costly and not stop
+            self.expensive[node] = costly and not stop and not is_repeated(node)
             depth = 1 + max((self.depth[s] for s in sources), default=0)
             data = node.shape or node.dtype.kind != "weakint"  # sizes and indices are no memory
             if depth > DEEPEST and node.op in opcodes.ELEMENTWISE and data:

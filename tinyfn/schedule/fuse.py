@@ -9,7 +9,7 @@ from typing import Any
 from tinyfn.dtype import Invalid, dtypes
 from tinyfn.helpers import prod
 from tinyfn.schedule.collapse import collapse
-from tinyfn.schedule.cut import choose_cuts, elements, is_contraction
+from tinyfn.schedule.cut import choose_cuts, elements, is_contraction, is_repeated
 from tinyfn.schedule.graph import Places, is_memory, memory_shape, strip_views
 from tinyfn.schedule.indexing import ZERO, both, flat_index, inside, source_index
 from tinyfn.schedule.lower import INVALID, Lowering, Row
@@ -256,6 +256,7 @@ def _users_in(lowering: Lowering, node: UOp) -> list[UOp]:
 
 
 def _is_costly(node: UOp, lowering: Lowering) -> bool:
+    """Whether each element takes a costly operation: what many of them share does not count."""
     stack, seen = [node], set()
     while stack:
         top = stack.pop()
@@ -264,7 +265,7 @@ def _is_costly(node: UOp, lowering: Lowering) -> bool:
         seen.add(top)
         if top.op in opcodes.EXPENSIVE and top.dtype.kind != "weakint":
             return True
-        stack += top.src
+        stack += () if is_repeated(top) else top.src
     return False
 
 

@@ -2,7 +2,8 @@
 
 Before: m[r0] = f(m[r0], g[r0]); then p[r0] = h(p[r0], m[r0]). After: one loop that stores both,
 with the value just computed in the place of the load of m. Reductions of the same rows, like the
-largest value and the sum, are one pass over these rows.
+largest value and the sum, are one pass over these rows. What is computed from the result of a row
+stands in the loop over rows: `m[r0] = max(x[r0, r1])`, `y[r0, r1] = f(x, m[r0])` in one loop r0.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tinyfn import call as calls
+from tinyfn.helpers import prod
 from tinyfn.uop.info import AddrSpace
 from tinyfn.uop.ops import KernelInfo, Ops, UOp, substitute, toposort
 
 REACH = 24
+FEWEST_ROWS = 64  # that a loop over rows has to have, if loops inside of it are to be joined
 MOST_ARGUMENTS = 16
 MOST_NODES = 300
 JOINED = ("map", "reduce", "row")
@@ -107,7 +110,7 @@ def _partner(merged: list[Step], step: Step) -> int | None:
 
 
 def _may_join(first: Step, second: Step) -> bool:
-    if first.loops != second.loops or first.call.device != second.call.device:
+    if not first.loops or not second.loops or first.call.device != second.call.device:
         return False
     if first.writes & second.writes:
         return False
@@ -115,7 +118,19 @@ def _may_join(first: Step, second: Step) -> bool:
     arguments = set(first.call.src[1:]) | set(second.call.src[1:])
     if not shared or len(arguments) > MOST_ARGUMENTS:
         return False
-    return _same_elements(first, second) and _same_rows(first, second)
+    if first.loops == second.loops:
+        return _same_elements(first, second) and _same_rows(first, second)
+    if not _stands_in(second, first) or not first.writes & second.reads:
+        return False
+    return _same_elements(first, second)
+
+
+def _stands_in(inner: Step, outer: Step) -> bool:
+    """Whether the loops of a kernel begin with those of another, over rows that are many."""
+    own, around = inner.loops or (), outer.loops or ()
+    sizes = [r.src[0].arg for r in around if r.src[0].op is Ops.CONST]
+    many = len(sizes) == len(around) and prod(sizes) >= FEWEST_ROWS
+    return many and len(own) > len(around) and own[: len(around)] == around
 
 
 def _elements(step: Step) -> dict[UOp, set[UOp]]:
@@ -150,18 +165,32 @@ def _join(first: UOp, second: UOp) -> UOp:
             if node.op is Ops.PARAM and node.arg.slot == slot:
                 table[node] = UOp.placeholder(node.shape, node.dtype, slots[argument])
     body: UOp = substitute([second.src[0]], table)[0]
-    end = first.src[0].src[0]
-    stores = _stores(end)
-    values = {s.src[0]: s.src[1] for s in stores}
-    added = [_forwarded(s, values) for s in _stores(body.src[0])]
-    group = stores[0].group(*stores[1:], *added)
-    sink = group.end(*end.src[1:]).sink(arg=first.src[0].arg)
+    end, other = first.src[0].src[0], body.src[0]
+    values = {s.src[0]: s.src[1] for s in _stores(end)}
+    new = {s: _forwarded(s, values) for s in _stores(other)}
+    inner: list[UOp] = substitute(_contents(other), new)
+    if further := other.src[len(end.src) :]:
+        inner = [_grouped(inner).end(*further)]
+    sink = _grouped([*_contents(end), *inner]).end(*end.src[1:]).sink(arg=first.src[0].arg)
     return UOp(Ops.CALL, src=(sink, *slots), arg=first.arg)
 
 
-def _stores(end: UOp) -> list[UOp]:
+def _grouped(items: list[UOp]) -> UOp:
+    return items[0].group(*items[1:]) if len(items) > 1 else items[0]
+
+
+def _contents(end: UOp) -> list[UOp]:
+    """The stores and loops that stand in a loop."""
     inner = end.src[0]
     return list(inner.src) if inner.op is Ops.GROUP else [inner]
+
+
+def _stores(end: UOp) -> list[UOp]:
+    """All stores of a loop and of the loops in it."""
+    found = []
+    for node in _contents(end):
+        found += _stores(node) if node.op is Ops.END else [node]
+    return found
 
 
 def _forwarded(store: UOp, values: dict[UOp, UOp]) -> UOp:
@@ -199,13 +228,21 @@ def _is_unread(memory: UOp, read: set[UOp], kept: set[UOp]) -> bool:
 
 def _only(call: UOp, stores: list[UOp]) -> UOp:
     """The kernel with some of its stores, its arguments numbered anew."""
-    end = call.src[0].src[0]
-    used = sorted({n.arg.slot for n in toposort(stores) if n.op is Ops.PARAM})
+    end = _with(call.src[0].src[0], set(stores))
+    assert end is not None
+    order = toposort([end])
+    used = sorted({n.arg.slot for n in order if n.op is Ops.PARAM})
     table = {}
-    for node in toposort(stores):
+    for node in order:
         if node.op is Ops.PARAM:
             table[node] = UOp.placeholder(node.shape, node.dtype, used.index(node.arg.slot))
-    kept: list[UOp] = substitute(stores, table)
-    inner = kept[0].group(*kept[1:]) if len(kept) > 1 else kept[0]
-    sink = inner.end(*end.src[1:]).sink(arg=call.src[0].arg)
+    kept: UOp = substitute([end], table)[0]
+    sink = kept.sink(arg=call.src[0].arg)
     return UOp(Ops.CALL, src=(sink, *(call.src[1 + s] for s in used)), arg=call.arg)
+
+
+def _with(end: UOp, stores: set[UOp]) -> UOp | None:
+    """A loop with some of its stores; None without any."""
+    kept = [_with(n, stores) if n.op is Ops.END else n for n in _contents(end)]
+    items = [n for n in kept if n is not None and (n.op is Ops.END or n in stores)]
+    return _grouped(items).end(*end.src[1:]) if items else None

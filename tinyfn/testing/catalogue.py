@@ -396,7 +396,9 @@ def index_text(index: Any) -> str:
             ends = ["" if e is None else str(e) for e in (part.start, part.stop)]
             return ":".join([*ends, *([] if part.step is None else [str(part.step)])])
         if isinstance(part, np.ndarray):
-            return f"np.array({part.tolist()})"
+            plain = part.size and part.dtype in (np.int64, np.bool_)
+            text = f"np.array({part.tolist()}" + ("" if plain else f", '{part.dtype}'") + ")"
+            return text if part.size or part.ndim == 1 else f"{text}.reshape({part.shape})"
         return "..." if part is Ellipsis else repr(part)
 
     parts = [one(p) for p in index]

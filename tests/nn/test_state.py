@@ -274,6 +274,14 @@ def checkpoint(value, storages=(), protocol=2):
     return file.getvalue()
 
 
+def describe(instructions):
+    """What a checkpoint of these instructions and no storages holds."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("archive/data.pkl", instructions)
+    return torch_load(Tensor(file.getvalue()))
+
+
 def tensor_of(torch, storage, offset, shape, strides):
     make = torch._utils._rebuild_tensor_v2
     return Rebuilt(make, storage, offset, shape, strides, False, OrderedDict())
@@ -351,6 +359,39 @@ def test_torch_load_refuses_other_files(torch, tmp_path):
     raw = checkpoint([tensor_of(torch, storage, 0, (4,), (1,))])
     with pytest.raises(ArgumentError, match="the checkpoint is damaged"):
         torch_load(Tensor(raw))
+
+
+@pytest.mark.parametrize(
+    "described",
+    [
+        pytest.param(b"\x80\x02K\x01K\x02R.", id="a call of a number"),
+        pytest.param(b"\x80\x02X\x01\x00\x00\x00\xff.", id="text that is no UTF-8"),
+        pytest.param(b"\x80\x02K\x01Q.", id="a storage that is a number"),
+        pytest.param(b"\x80\x7d.", id="a version to come"),
+        pytest.param(b"\x80\x02K\x01", id="no end"),
+        pytest.param(b"\x80\x02r\xff\xff\xff\xff.", id="a memo of 4 billion entries"),
+    ],
+)
+def test_torch_load_of_damaged_instructions(described):
+    with pytest.raises(ArgumentError, match="the checkpoint is damaged"):
+        describe(described)
+
+
+def test_torch_load_cannot_change_its_makers():
+    """BUILD with a pair as state sets attributes: here a default for what a caller leaves out."""
+    name = b"ctorch._utils\n_rebuild_tensor_v2\n"
+    change = b"N}X\x0c\x00\x00\x00__defaults__K\x01\x85s\x86b"
+    assert describe(b"\x80\x02" + name + change + b".").__defaults__ == (1,)
+    assert describe(b"\x80\x02" + name + b".").__defaults__ is None
+
+
+def test_torch_load_refuses_compressed_parts():
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data.pkl", b"\x80\x02N.")
+        archive.writestr("archive/data/0", bytes(1_000_000))
+    with pytest.raises(ArgumentError, match="expected parts without compression"):
+        torch_load(Tensor(file.getvalue()))
 
 
 def test_dtypes_that_the_format_lacks(tmp_path):

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from tinyfn.dtype import DType, dtypes, storage_dtype
-from tinyfn.errors import ArgumentError
+from tinyfn.errors import ArgumentError, TinyfnError
 from tinyfn.tensor import Tensor
 
 STORAGES: dict[str, DType] = {
@@ -58,22 +58,30 @@ def read_checkpoint(content: bytes, where: str) -> Any:
         ArgumentError: the bytes are no such archive, or hold other objects.
     """
     try:
-        archive = zipfile.ZipFile(io.BytesIO(content))
-    except zipfile.BadZipFile as error:
-        raise ArgumentError(
-            f"{where}: expected a zip archive as torch.save writes since version 1.6; "
-            "save it again with a newer torch"
-        ) from error
-    with archive:
-        described = [n for n in archive.namelist() if n.split("/")[-1] == "data.pkl"]
-        if len(described) != 1:
-            raise ArgumentError(f"{where}: expected one data.pkl in the archive")
-        folder = described[0].removesuffix("data.pkl")
-        with archive.open(described[0]) as file:
-            try:
-                return _Reader(file, archive, folder, where).load()
-            except (pickle.UnpicklingError, EOFError, KeyError, zipfile.BadZipFile) as error:
-                raise ArgumentError(f"{where}: the checkpoint is damaged: {error}") from error
+        if not zipfile.is_zipfile(io.BytesIO(content)):
+            raise ArgumentError(
+                f"{where}: expected a zip archive as torch.save writes since version 1.6; "
+                "save it again with a newer torch"
+            )
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            return _read_archive(archive, where)
+    except TinyfnError:
+        raise
+    except Exception as error:
+        # wrong bytes make the readers of archives and of pickles raise errors of any kind
+        raise ArgumentError(f"{where}: the checkpoint is damaged: {error!r}") from error
+
+
+def _read_archive(archive: zipfile.ZipFile, where: str) -> Any:
+    described = [n for n in archive.namelist() if n.split("/")[-1] == "data.pkl"]
+    if len(described) != 1:
+        raise ArgumentError(f"{where}: expected one data.pkl in the archive")
+    # torch.save never compresses; a small file that unpacks to a huge one is made to harm
+    if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
+        raise ArgumentError(f"{where}: expected parts without compression in the archive")
+    folder = described[0].removesuffix("data.pkl")
+    with archive.open(described[0]) as file:
+        return _Reader(file, archive, folder, where).load()
 
 
 class _Reader(pickle.Unpickler):
@@ -89,10 +97,11 @@ class _Reader(pickle.Unpickler):
             return _StorageKind(STORAGES[name])
         if (module, name) == ("collections", "OrderedDict"):
             return OrderedDict
+        # a new function each time: instructions may set attributes of what they are given
         if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
-            return _tensor
+            return lambda *parts: _tensor(*parts)
         if (module, name) == ("torch._utils", "_rebuild_parameter"):
-            return _parameter
+            return lambda data, *_rest: data
         raise ArgumentError(
             f"{self.where}: the checkpoint names {module}.{name}, which is not read, since that "
             "could run code; save a state_dict of tensors, or a safetensors file"
@@ -131,7 +140,3 @@ def _tensor(
         steps = tuple(s * values.itemsize for s in strides)
         chosen = np.lib.stride_tricks.as_strided(values[offset:], tuple(shape), steps)
     return Tensor(chosen.tobytes(), dtype=storage.dtype).reshape(tuple(shape))
-
-
-def _parameter(data: Tensor, *_rest: Any) -> Tensor:
-    return data

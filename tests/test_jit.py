@@ -105,10 +105,77 @@ def test_state_advances_with_every_call():
         assert total.tolist() == [i + 1, 2 * i + 2]
 
 
+@pytest.mark.parametrize("start", [stored, Tensor.zeros, lambda n: Tensor.zeros(n) + stored(0)])
+@pytest.mark.parametrize("change", ["assign", "in place", "item"])
+def test_an_assignment_is_replayed_where_nobody_realises_it(start, change):
+    total = start(1)
+
+    def count(x):
+        if change == "assign":
+            total.assign(total + 1)
+        elif change == "in place":
+            total.__iadd__(1)
+        else:
+            total[:] = total + 1
+        return x + 1
+
+    first = total.tolist()[0]
+    step = TinyJit(count)
+    for i in range(CALLS):
+        assert step(stored(4)).tolist() == [5]
+        assert total.tolist() == [first + i + 1]
+
+
+def test_an_assignment_from_before_the_call_is_not_replayed():
+    total = stored(0.0)
+    step = TinyJit(lambda x: x + total)
+    for i in range(CALLS):
+        total += 1
+        assert step(stored(0.0)).tolist() == [i + 1.0]
+
+
+def test_what_waits_to_read_sees_the_values_from_before_the_call():
+    total = stored(0.0)
+    step = TinyJit(lambda x: total.assign(total + x).realize())
+    first, before, replaced = total - 1, [], [stored(7.0) + 0 for _ in range(CALLS)]
+    for i in range(CALLS):
+        before.append(total * 2)
+        replaced[i].replace(total + 1)
+        step(stored(1.0))
+    assert first.item() == -1.0
+    assert [b.item() for b in before] == [2.0 * i for i in range(CALLS)]
+    assert [r.item() for r in replaced] == [i + 1.0 for i in range(CALLS)]
+
+
+def test_what_waits_to_read_an_input_that_is_overwritten():
+    step = TinyJit(lambda x: x.assign(x + 1).realize())
+    places = [stored(10.0 * i) for i in range(CALLS)]
+    before = [place + 0.5 for place in places]
+    for place in places:
+        step(place)
+    assert [b.item() for b in before] == [10.0 * i + 0.5 for i in range(CALLS)]
+    assert [p.item() for p in places] == [10.0 * i + 1 for i in range(CALLS)]
+
+
 def test_random_numbers_are_new_in_every_call():
     noise = TinyJit(lambda x: x * 0 + Tensor.rand(4))
     found = {tuple(noise(stored(0, 0, 0, 0)).tolist()) for _ in range(CALLS)}
     assert len(found) == CALLS
+
+
+def test_random_numbers_drawn_before_a_call_come_first():
+    def numbers(noise):
+        Tensor.manual_seed(3)
+        found = []
+        for _ in range(CALLS):
+            before = Tensor.rand(2)
+            found += [noise(stored(0, 0)).tolist(), before.tolist()]
+        return found
+
+    def draw(x):
+        return x + Tensor.rand(2)
+
+    assert numbers(TinyJit(draw)) == numbers(lambda x: draw(x).realize())
 
 
 def test_random_numbers_are_those_without_recording():

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import sys
+import threading
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +18,19 @@ from tinyfn.uop import opcodes
 from tinyfn.uop.ops import Ops, UOp, substitute, toposort
 
 _live: dict[weakref.ref[Any], None] = {}
+_clock = itertools.count(1)
 
 
-def register(tensor: Any, reference: type = weakref.ref, forget: Any = _live.pop) -> None:
+def register(
+    tensor: Any,
+    reference: type = weakref.ref,
+    forget: Any = _live.pop,
+    tick: Any = _clock.__next__,
+) -> None:
     """Remember a tensor for as long as it lives."""
     # no Python runs when a tensor goes: the dictionary takes the reference out by itself
     _live[reference(tensor, forget)] = None
+    tick()
 
 
 def tensors() -> Iterator[Any]:
@@ -34,6 +44,67 @@ def tensors() -> Iterator[Any]:
 def pending() -> list[Any]:
     """Live tensors whose values are not in memory yet."""
     return [t for t in tensors() if not is_stored(t.uop)]
+
+
+class _Changes:
+    """What has happened to tensors since they were made."""
+
+    writes = False  # memory was assigned since `realize_writes` ran
+    rebound = 0  # when a tensor last came to stand for another value
+
+
+class _Watchers(threading.local):
+    def __init__(self) -> None:
+        self.active: list[list[weakref.ref[Any]]] = []
+
+
+changes = _Changes()
+_watchers = _Watchers()
+
+
+@contextlib.contextmanager
+def watch_rebound() -> Iterator[list[weakref.ref[Any]]]:
+    """The tensors without memory that are assigned to while the block runs."""
+    found: list[weakref.ref[Any]] = []
+    _watchers.active.append(found)
+    try:
+        yield found
+    finally:
+        _watchers.active.pop()
+
+
+def rebind(tensor: Any, node: UOp) -> None:
+    """A tensor stands for another value from now on; no memory is written."""
+    tensor.uop = node
+    changes.rebound = next(_clock)
+    for found in _watchers.active:
+        found.append(weakref.ref(tensor))
+
+
+def pending_writes() -> list[UOp]:
+    """What live tensors hold of memory that is to be overwritten first."""
+    return [t.uop for t in pending() if t.uop.base.op is Ops.AFTER]
+
+
+def realize_writes() -> None:
+    """Do all assignments that wait to be done."""
+    changes.writes = False
+    realize(pending_writes())
+
+
+def realize_new_readers(memories: Container[UOp], since: int) -> int:
+    """Compute what reads memory that a replay overwrites; returns the time for the next look.
+
+    Tensors from before `since` were looked at then, and cannot have come to read that memory.
+    """
+    time = next(_clock)
+    known = 0 if since <= changes.rebound else since
+    # a key each, and no other allocation: nothing is collected, and so forgotten, on the way
+    newest = list(itertools.islice(reversed(_live), time - known))
+    alive = [t for t in (reference() for reference in newest) if t is not None]
+    waiting = [t.uop for t in alive if not is_stored(t.uop)]
+    realize([n for n in waiting if any(m in memories for m in toposort([n]))])
+    return time
 
 
 def is_stored(node: UOp) -> bool:
@@ -50,6 +121,7 @@ def replace_nodes(table: dict[UOp, UOp], among: Iterable[Any]) -> None:
 
 def rebase(old: UOp, new: UOp) -> None:
     """Memory was assigned: every live view of it sees the new state."""
+    changes.writes = True
     views = [t for t in tensors() if _is_view_of(t.uop, old)]
     replace_nodes({old: new}, views)
 

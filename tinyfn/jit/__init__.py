@@ -4,31 +4,35 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
+from tinyfn import live
 from tinyfn.call import capturing, refuse_while_capturing
 from tinyfn.errors import JitError
 from tinyfn.helpers import JIT
 from tinyfn.jit.inputs import Inputs, named_values
+from tinyfn.jit.overwritten import Overwritten
 from tinyfn.jit.recording import Recording
 from tinyfn.runtime import execute
 from tinyfn.tensor import Tensor
+from tinyfn.uop.node import now
+from tinyfn.uop.ops import Ops, UOp
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 __all__ = ["JitError", "TinyJit"]
 
-_wanted = JIT.get
+_wanted, _changes = JIT.get, live.changes
 
 
 class TinyJit(Generic[P, R]):
     """Make a function of tensors fast to call again and again.
 
     The first call runs as it is. The second is recorded: everything it computes must be realised
-    inside of it (its results are). From the third call on the recording is replayed on the new
-    inputs: Python inside the function does not run again.
+    inside of it (its results and what it assigns to are). From the third call on the recording is
+    replayed on the new inputs: Python inside the function does not run again.
 
     Inputs are tensors and bound variables among the arguments, by position and name, also inside
     of lists, tuples and dicts; shapes, dtypes and devices have to stay the same. Other arguments
@@ -79,16 +83,29 @@ class TinyJit(Generic[P, R]):
         captured = self.captured
         if not _wanted():
             return self._run(args, kwargs)
+        if _changes.writes:
+            # what was assigned before the call is there for a replay, and no part of a recording
+            live.realize_writes()
         if captured is not None and self.cnt:
             return cast(R, captured.replay(args, kwargs))
-        result = self._record(args, kwargs) if self.cnt else self._run(args, kwargs)
+        result = self._record(args, kwargs) if self.cnt else self._watch(args, kwargs)
         self.cnt += 1
         return result
 
+    def _watch(self, args: Any, kwargs: Any) -> R:
+        """The first call: it shows what the second will overwrite."""
+        self._overwritten = seen = Overwritten(_memory_of(args, kwargs), now())
+        execute.recorders.watching.append(seen.note)
+        try:
+            return self._run(args, kwargs)
+        finally:
+            execute.recorders.watching.remove(seen.note)
+
     def _run(self, args: Any, kwargs: Any) -> R:
         assert self.fxn is not None
-        result = self.fxn(*args, **kwargs)
-        _realize(result)
+        with live.watch_rebound() as rebound:
+            result = self.fxn(*args, **kwargs)
+        _realize(result, [t for t in (reference() for reference in rebound) if t is not None])
         return result
 
     def _record(self, args: Any, kwargs: Any) -> R:
@@ -97,6 +114,7 @@ class TinyJit(Generic[P, R]):
                 "a TinyJit is called while another one records; jit the outer function only"
             )
         inputs = Inputs(args, kwargs)
+        self._overwritten.realize_readers(inputs.nodes)
         recording = Recording(inputs)
         execute.recorders.active.append(recording.add)
         try:
@@ -108,7 +126,17 @@ class TinyJit(Generic[P, R]):
         return result
 
 
-def _realize(result: Any) -> None:
-    tensors = [t for _, t in named_values(result, Tensor)]
-    if tensors:
-        Tensor.realize(*tensors)
+def _memory_of(args: Any, kwargs: Any) -> list[UOp]:
+    tensors = [t for _, t in [*named_values(args, Tensor), *named_values(kwargs, Tensor)]]
+    return [t.uop.buf_uop for t in tensors]
+
+
+def _realize(result: Any, rebound: Iterable[Tensor]) -> None:
+    """Compute the results, and what is left to do for the tensors that were assigned to.
+
+    Those that had no memory get some, so that the next call writes there and a replay does too.
+    """
+    for tensor in rebound:
+        if tensor.uop.base.op not in (Ops.BUFFER, Ops.AFTER):
+            tensor.give_memory()
+    live.realize([*(t.uop for _, t in named_values(result, Tensor)), *live.pending_writes()])

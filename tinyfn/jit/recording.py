@@ -11,6 +11,7 @@ from tinyfn.errors import JitError
 from tinyfn.helpers import Counters, GlobalCounters
 from tinyfn.jit.inputs import Inputs, named_values, text_of
 from tinyfn.jit.outputs import Ring
+from tinyfn.jit.overwritten import Overwritten
 from tinyfn.jit.quick import quick_way
 from tinyfn.runtime import execute
 from tinyfn.runtime.execute import Step
@@ -80,13 +81,20 @@ class Recording:
         self.plan = Replay(steps, variables, movable)
         self.variables = variables
         kernels = sum(s.count for s in steps if s.program is not None)
-        self._quick = quick_way(self.plan, self.inputs, self.rings, self.bound)
+        self._overwritten = Overwritten(self.inputs.nodes, self.started)
+        for linear, _, _ in self.lists:
+            self._overwritten.note(linear)
+        self._overwrites = self._overwritten.outside
+        way = quick_way(self.plan, self.inputs, self.rings, self.bound)
+        self._quick = None if self._overwritten.inputs else way
         self._direct = isinstance(result, Tensor) and fresh == [result.uop]
         self._replaced = [*self.inputs.nodes, *fresh]
         self.work = (*(sum(w) for w in zip(*self.plan.work, strict=True)), kernels)
 
     def replay(self, args: Any, kwargs: Any) -> Any:
         """Run the recording on new inputs; returns results like the recorded one."""
+        if self._overwrites:
+            self._overwritten.realize_readers()
         with self._lock:
             nodes = self._quick.run(args) if self._quick and not kwargs else None
             if nodes is None:
@@ -99,6 +107,7 @@ class Recording:
     def _replay_described(self, args: Any, kwargs: Any) -> Any:
         given = Inputs(args, kwargs)
         self._check(given)
+        self._overwritten.realize_readers(given.nodes)
         variables = self.variables
         if given.variables != self.inputs.variables:
             variables = {**variables, **given.variables}

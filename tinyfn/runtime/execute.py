@@ -68,8 +68,11 @@ _programs: dict[tuple[UOp, Target, int], Program] = {}
 
 
 class _Recorders(threading.local):
+    """Who is told of every list of calls: those that record it, and those that only look on."""
+
     def __init__(self) -> None:
         self.active: list[Callable[[UOp, dict[str, int], MemoryPlan], None]] = []
+        self.watching: list[Callable[[UOp, dict[str, int], MemoryPlan], None]] = []
 
 
 recorders = _Recorders()
@@ -81,7 +84,7 @@ def run(
     """Run every call of a LINEAR with these values of its variables."""
     if plan is not None:
         place_temporaries(plan)
-    for record in recorders.active:
+    for record in (*recorders.active, *recorders.watching):
         record(linear, variables, plan or MemoryPlan())
     steps = prepare(linear.src)
     for step in steps:

@@ -24,7 +24,7 @@ class Assignment(Creation):
         """Make this tensor a handle on the other's value."""
         if not same_shape(self.shape, x.shape):
             raise ShapeError(f"expected a tensor of shape {self.shape}, got {x.shape}")
-        self.uop = x.uop
+        live.rebind(self, x.uop)
         return self
 
     def assign(self, x: Any) -> Self:
@@ -39,7 +39,7 @@ class Assignment(Creation):
             return self
         memory = target.base
         if memory.op not in (Ops.BUFFER, Ops.AFTER):
-            self.uop = value.contiguous() if value.base.op is Ops.BUFFER else value
+            live.rebind(self, value.contiguous() if value.base.op is Ops.BUFFER else value)
             return self
         parts = _crossed(target)
         if parts is not None:
@@ -51,7 +51,7 @@ class Assignment(Creation):
     def _whole_with(self, view: UOp, value: UOp) -> UOp:
         """A copy of all parts on every slot, with the value written at the view of it."""
         whole = self._of(self.uop.shard(self.uop.device))
-        whole._give_memory()
+        whole.give_memory()
         (seen,) = substitute([view], {self.uop: whole.uop})
         return whole.uop.after(seen.store(value))
 
@@ -79,7 +79,7 @@ class Assignment(Creation):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if self.uop.base.op not in (Ops.BUFFER, Ops.AFTER):
-            self._give_memory()
+            self.give_memory()
         given = value.cast(self.dtype) if isinstance(value, Handle) else self._given(value)
         mask = self._whole_mask(index)
         if mask is not None and _is_same_everywhere(given, self.ndim - mask.ndim):
@@ -109,8 +109,8 @@ class Assignment(Creation):
             return None
         return index if same_shape(index.shape, self.shape[: index.ndim]) else None
 
-    def _give_memory(self) -> None:
-        """Put the value into memory of its own, to be written in place."""
+    def give_memory(self) -> None:
+        """Put the value into memory of its own, to be written in place (lazily)."""
         node = self.uop
         where = Device.DEFAULT if node.device is None else node.device
         memory: UOp = UOp.new_memory(where, node.shard_shape, node.dtype, kind="scratch")

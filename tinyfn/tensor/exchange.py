@@ -143,7 +143,7 @@ class Exchange(Values):
 
     def __copy__(self) -> Self:
         copied = self._of(self.uop.detach())
-        copied._give_memory()
+        copied.give_memory()
         return copied
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:

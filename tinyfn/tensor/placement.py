@@ -60,5 +60,5 @@ class Placement(Assignment):
     def clone(self, device: Any = None) -> Self:
         """A copy with memory of its own; gradients pass through."""
         copied = self._of(self.uop)
-        copied._give_memory()
+        copied.give_memory()
         return copied if device is None else copied.to(device)

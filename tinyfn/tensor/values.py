@@ -73,7 +73,7 @@ class Values(Placement):
             return None
         self.realize()
         if self.uop.base.op is not Ops.BUFFER:
-            self._give_memory()  # a constant that no memory holds yet
+            self.give_memory()  # a constant that no memory holds yet
             self.realize()
         return memory_view(self.uop)
 

@@ -111,6 +111,22 @@ def test_units_for_threads() -> None:
     rows = generate(graphs.softmax(512, 64), graphs.target())
     assert (rows.extent, rows.step) == (512, 1)
     tiles = generate(graphs.matmul(512, 512, 512), graphs.target(threads=8))
-    assert tiles.extent >= 32
+    assert tiles.extent == 16
     thin = generate(graphs.matmul(1, 4096, 512), graphs.target(threads=8))
     assert thin.extent // thin.step >= 8
+
+
+@pytest.mark.parametrize(
+    ("size", "threads", "unit"),
+    [
+        ((512, 512, 512), 2, "64 of r2 < 512"),
+        ((512, 512, 512), 16, "132 of r1 < 512, 64 of r2 < 512"),
+        ((2048, 64, 512), 2, "516 of r1 < 2048"),
+        ((1009, 1013, 3), 2, "72 of r1 < 1009"),  # too shallow: rows of the result stay together
+    ],
+)
+def test_units_share_rows_before_they_share_panels(
+    size: tuple[int, int, int], threads: int, unit: str
+) -> None:
+    made = generate(graphs.matmul(*size), graphs.target(threads=threads))
+    assert f"# a unit: {unit}\n" in made.source

@@ -62,3 +62,22 @@ def test_rows_that_a_product_sums_over():
     powers = np.exp(x.astype(np.float64))
     right = (powers / powers.sum(1, keepdims=True)).T @ w
     np.testing.assert_allclose(found.numpy(), right, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("depth", [4097 * 2, 16384, 8191])
+def test_a_long_sum_of_products_is_taken_in_parts(depth):
+    x, w = values(8, depth), values(depth, 24)
+    found = Tensor(x).realize() @ Tensor(w).realize()
+    assert kernels_of(found) == (1 if depth == 8191 else 2)  # a prime has no parts
+    right = x.astype(np.float64) @ w
+    np.testing.assert_allclose(found.numpy(), right, rtol=1e-5, atol=2e-3)
+
+
+def test_the_gradient_of_a_filter_is_taken_in_parts():
+    x, w = Tensor(values(32, 3, 15, 15)).realize(), Tensor(values(4, 3, 3, 3)).realize()
+    seed = Tensor(values(32, 4, 13, 13)).realize()
+    found = x.conv2d(w).gradient(w, gradient=seed)[0]
+    assert kernels_of(found) == 2
+    windows = np.lib.stride_tricks.sliding_window_view(x.numpy().astype(np.float64), (3, 3), (2, 3))
+    right = np.einsum("ncyxij,noyx->ocij", windows, seed.numpy())
+    np.testing.assert_allclose(found.numpy(), right, rtol=1e-5, atol=1e-3)

@@ -29,8 +29,10 @@ CACHED = 0.5  # the part of the L2 cache that panels, or a block of rows, may ta
 GATED = 1.2  # what it costs more that a load or store happens under a condition
 LINE = 64  # bytes of a line of the cache
 PAGE = 4096  # bytes from lane to lane from which on each is on a page of its own
+PART_OF_LINE = 8.0  # a lane on a page of its own, of whose line little is used before it is gone
 FAR = 1024  # elements from one row to the next from which on rows are far apart
 FAR_ROW = 2.0  # what the first access to a far row costs more
+DEEP = 2.0  # a vector of a panel: the second cache has it, not the first
 SHARED = 96  # passes over a panel in one unit of work, at most about
 OVERHEAD = 0.5  # a pass of a loop by itself
 
@@ -69,6 +71,7 @@ class Profile:
         self.groups: dict[Loop, dict[frozenset[UOp], Group]] = {}
         self.strides: dict[tuple[UOp, UOp], int | None] = {}
         self.seen: dict[Loop, set[UOp]] = {}
+        self.summed: set[UOp] = set()
         self.prices: dict[tuple[Group, UOp | None, int], float] = {}
         self.walk(kernel.body, ())
 
@@ -85,8 +88,11 @@ class Profile:
                 continue
             if not path:
                 continue
-            for node in self.computed(item.node):
+            computed = self.computed(item.node)
+            for node in computed:
                 self.note(node, path)
+            if isinstance(item, Update):
+                self.summed.update(computed)
             ranges = set(item.node.ranges) | set(item.node.src[0].ranges)
             if isinstance(item, Update):
                 ranges |= set(item.node.src[1:])
@@ -174,6 +180,16 @@ class Profile:
             return False
         return all(is_scratch(memory_of(store.src[0])) for store in self.private_stores(loop))
 
+    def has_neighbours(self, loop: Loop) -> bool:
+        """Whether iterations of a loop load neighbours of each other, from one line."""
+        return any(
+            abs(self.stride(node, loop.range) or LINE) * node.dtype.itemsize < LINE
+            for inner in self.inside(loop)
+            for group in self.groups[inner].values()
+            for node in group.nodes
+            if node.op is Ops.INDEX
+        )
+
     def private_stores(self, loop: Loop) -> list[UOp]:
         """The stores that put the same elements in every iteration of a loop."""
         return [
@@ -251,15 +267,39 @@ class Profile:
         if gated and stride == 1 and axis is not None and loop is not None:
             gated = min(gated, 4 / max(self.panel_passes(index, axis, lanes, loop), 1))
         if stride in (0, 1):
-            return 1 + gated
+            if stride == 0 or axis is None or loop is None:
+                return 1 + gated
+            return self.again_price(index, axis, lanes, loop) + gated
         apart = stride is None or abs(stride) * index.dtype.itemsize >= LINE
         pages = apart and (stride is None or abs(stride) * index.dtype.itemsize >= PAGE)
-        price = lanes * (2.0 if pages else 1.2 if apart else 0.8) + gated + 1
+        lane = (2.0 if pages else 1.2) if apart else 0.8
+        if pages and axis is not None and loop is not None and self.parts_of_lines(index, loop):
+            lane = PART_OF_LINE
+        price = lanes * lane + gated + 1
         if axis is not None and loop is not None:
             passes = self.panel_passes(index, axis, lanes, loop)
             if passes >= WORTH_A_PANEL:
-                return 1 + 2 * price / min(passes, SHARED)
+                return DEEP + 2 * price / min(passes, SHARED)
         return price
+
+    def again_price(self, index: UOp, axis: UOp, lanes: int, loop: Loop) -> float:
+        """A vector that many passes load again: from a panel, or along rows of which some stay."""
+        others = [p for p in self.chain if p.range not in index.ranges]
+        if math.prod(p.likely_size for p in others) < WORTH_A_PANEL:
+            return 1
+        if axis not in [p.range for p in self.chain]:
+            return (1 + DEEP) / 2
+        return DEEP if self.panel_passes(index, axis, lanes, loop) >= WORTH_A_PANEL else 1
+
+    def parts_of_lines(self, index: UOp, loop: Loop) -> bool:
+        """Whether a sum's loops load less than a line's neighbours of what they load."""
+        inner = [p for p in self.path[loop] if p not in self.chain]
+        strides = {p: self.stride(index, p.range) or 0 for p in inner}
+        together = 1
+        for p in sorted(inner, key=lambda p: abs(strides[p])):
+            if abs(strides[p]) == together:
+                together *= p.likely_size
+        return bool(inner) and together * index.dtype.itemsize < LINE
 
     def panel_passes(self, index: UOp, axis: UOp, lanes: int, loop: Loop) -> int:
         """How often a panel filled by this load would be read; 0 where there can be none."""
@@ -297,7 +337,10 @@ class Profile:
 
 @dataclass
 class Line:
-    """The work of one group: for each loop around it how many units it has, and if it depends."""
+    """The work of one group: for each loop around it how many units it has, and if it depends.
+
+    `own`: its vectors are kept for the updates of several copies.
+    """
 
     loops: list[Loop]
     units: list[int]
@@ -330,7 +373,8 @@ class Sheet:
                 price = profile.price(group, axis.range if axis else None, lanes)
                 updates = [frozenset({*n.ranges, *n.src[1:]}) for n in group.updates]
                 along = axis is not None and axis.range in group.ranges and not all(depends)
-                self.lines.append(Line(path, counts, depends, price, updates, along))
+                own = along and not profile.summed.isdisjoint(group.nodes)
+                self.lines.append(Line(path, counts, depends, price, updates, own))
             for closing in loop.closings:
                 if axis in closing.loops:
                     outer = zip(path[:-1], counts, strict=False)

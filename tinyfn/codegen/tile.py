@@ -26,6 +26,7 @@ WIDE = (1, 2, 3, 4, 6, 8, 12, 16)  # where rows are read one after the other, ea
 ROWS = (6, 5, 4, 3, 2)  # rows of a row kernel that share loads
 COPIES = (1, 2, 3, 4, 5, 6, 7, 8)
 WIDTH = 0.004  # what a copy more costs in text, so that copies that gain nothing are not made
+APART = 0.01  # what twice the copies of a loop cost more that load from lines far apart
 LEFT_OVER = 0.03  # what the code after a loop whose size copies do not divide costs
 
 
@@ -158,6 +159,7 @@ def _search(
         fitting = _fitting_panel(top, axis, profile, target)
         wide = tuple(own for own in wide if own <= fitting) if fitting >= 2 else wide
     jammed = _most_useful(jammed)
+    far = {loop for loop in jammed if not profile.has_neighbours(loop)}
     for copies in _candidates(axis, wide, jammed, target.registers):
         several = math.prod(copies.values())
         if several > 1:
@@ -167,7 +169,9 @@ def _search(
             if _statements(sizes, copies) > LARGEST:
                 continue
         left_over = sum(_vectors(loop) % count > 0 for loop, count in copies.items())
-        cost = sheet.cost(copies) * (1 + WIDTH * several + LEFT_OVER * left_over)
+        apart = sum(math.log2(count) for loop, count in copies.items() if loop in far)
+        more = WIDTH * several + LEFT_OVER * left_over + APART * apart
+        cost = sheet.cost(copies) * (1 + more)
         priced.append((cost, copies))
     priced.sort(key=lambda pair: pair[0])
     place = min(kernel.choice.tile(len(kernel.offers)), len(priced) - 1)

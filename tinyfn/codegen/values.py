@@ -71,8 +71,12 @@ class Values:
         return None
 
     def picks(self, ranges: Any) -> Iterator[Pick]:
-        """Every choice of copies of these loops."""
+        """Every choice of copies of these loops; vectors that lie together follow each other.
+
+        So a tile keeps its few vectors of columns in registers and takes row by row to them.
+        """
         several = [r for r, c in self.coordinates.items() if len(c) > 1 and r in ranges]
+        several.sort(key=lambda r: self.coordinates[r][0].lanes)
         counts = [range(len(self.coordinates[r])) for r in several]
         for choice in itertools.product(*counts):
             yield dict(zip(several, choice, strict=True))

@@ -19,14 +19,20 @@ NARROW = 1024  # columns up to which a long matrix is cut into pieces
 LONG = 4096  # rows of such a matrix, at least
 LARGE = 1 << 18  # and elements
 WIDE = 256  # columns that a row is made of, by taking rows together
+DEEP = 4096  # products of a sum from which on it is taken in parts
+DEPTH = 2048  # products of a part, at most about
+SHALLOW = 256  # and at least: fewer would cost more to store than to add up at once
+MOST = 1 << 23  # results of all parts
 DEEPEST = 200  # nodes that are looked through
 
 
 def split_reduction(node: UOp) -> UOp | None:
     """Few results of many elements as two reductions; None where one is as well."""
     source = node.src[0]
-    if not all(isinstance(s, int) for s in source.shape) or is_contraction(node):
+    if not all(isinstance(s, int) for s in source.shape):
         return None
+    if is_contraction(node):
+        return _in_depths(node)
     total = prod(source.shape[a] for a in node.arg.axes)
     work = _work_below(source)
     wide = [a for a in node.arg.axes if source.shape[a] > 1]
@@ -69,6 +75,38 @@ def _rows_first(node: UOp, wide: list[int]) -> UOp:
     inner = node.src[0]._reduce(node.arg.op.name, (wide[-1],))
     reduced: UOp = inner._reduce(node.arg.op.name, tuple(wide[:-1]))
     return reduced._move("RESHAPE", node.shape)
+
+
+def _in_depths(node: UOp) -> UOp | None:
+    """A long sum of products as sums of parts whose panels fit into the caches, and their sum.
+
+    Before: sum(g * x, (0, 1, 2)) of shape (64, 20, 20, ...), a filter's gradient. After:
+    sum(CONTIGUOUS(sum(g * x as (16, 4, 20, 20, ...), (1, 2, 3))), 0).
+    """
+    source, axes = node.src[0], node.arg.axes
+    total = prod(source.shape[a] for a in axes)
+    first = next((a for a in sorted(axes) if source.shape[a] > 1), None)
+    if first is None or total <= DEEP:
+        return None
+    size = source.shape[first]
+    inner = total // size
+    fitting = [n for n in range(1, size) if size % n == 0 and inner * n <= DEPTH]
+    together = max(fitting, default=1)
+    pieces = size // together
+    if pieces < 2 or inner * together < SHALLOW or pieces * elements(node) > MOST:
+        return None
+    shape = (*source.shape[:first], pieces, together, *source.shape[first + 1 :])
+    order = (first, *(a for a in range(len(shape)) if a != first))
+    own = tuple(a + 1 for a in axes)  # the axis in parts has become two, the first of them in front
+    parts = _moved(source, shape, order)._reduce(node.arg.op.name, own)
+    return parts.contiguous()._reduce(node.arg.op.name, (0,))._move("RESHAPE", node.shape)
+
+
+def _moved(product: UOp, shape: tuple[int, ...], order: tuple[int, ...]) -> UOp:
+    """A product whose factors are reshaped and permuted, so that it still is seen as one."""
+    if product.op is Ops.CAST or product.op is Ops.MUL:
+        return product.replace(src=tuple(_moved(s, shape, order) for s in product.src))
+    return product._move("RESHAPE", shape)._move("PERMUTE", order)
 
 
 def _in_chunks(node: UOp, total: int, about: int) -> UOp:

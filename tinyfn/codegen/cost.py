@@ -33,6 +33,7 @@ PART_OF_LINE = 8.0  # a lane on a page of its own, of whose line little is used 
 FAR = 1024  # elements from one row to the next from which on rows are far apart
 FAR_ROW = 2.0  # what the first access to a far row costs more
 DEEP = 2.0  # a vector of a panel: the second cache has it, not the first
+FILL = 4.0  # what an element costs more on its way into a panel than beside other work
 SHARED = 96  # passes over a panel in one unit of work, at most about
 OVERHEAD = 0.5  # a pass of a loop by itself
 
@@ -279,7 +280,7 @@ class Profile:
         if axis is not None and loop is not None:
             passes = self.panel_passes(index, axis, lanes, loop)
             if passes >= WORTH_A_PANEL:
-                return DEEP + 2 * price / min(passes, SHARED)
+                return DEEP + FILL * price / min(passes, SHARED)
         return price
 
     def again_price(self, index: UOp, axis: UOp, lanes: int, loop: Loop) -> float:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from tinyfn.device import Device
 from tinyfn.errors import BindingError
 from tinyfn.helpers import DEBUG, SPEC
+from tinyfn.schedule.activate import store_activations
 from tinyfn.schedule.check import check_linear
 from tinyfn.schedule.collective import expand_collectives
 from tinyfn.schedule.graph import EXTERNAL, INLINED, Places, is_whole
@@ -58,7 +59,7 @@ def build(root: UOp, watch: Watch) -> Template:
     graph = resolve_shards(graph)
     watch("per slot", graph)
     graph = expand_collectives(graph)
-    graph = join_overlapping_sums(prepare(graph))
+    graph = store_activations(join_overlapping_sums(prepare(graph)))
     watch("prepared", graph)
     places = Places(template_of_body)
     items = Orderer(graph.src, places).run()

@@ -20,7 +20,7 @@ PROGRAMS = {Ops.LINEAR, Ops.PROGRAM, Ops.SOURCE, Ops.BINARY}
 # ops of kernels only, which a graph of tensors gives no value
 KERNEL_ONLY = {Ops.RANGE, Ops.INDEX, Ops.LOAD, Ops.REDUCE}
 # ops of tensors that no kernel holds
-NOT_IN_KERNELS = opcodes.group("device", "call", "reduce", "gather") | {
+NOT_IN_KERNELS = opcodes.group("device", "call", "reduce", "gather", "sort") | {
     *(Ops.BUFFER, Ops.FULL, Ops.IOTA, Ops.OUTPUT, Ops.COPY),
     *(Ops.CONTIGUOUS, Ops.DETACH, Ops.CONTIGUOUS_BACKWARD),
 }
@@ -87,7 +87,7 @@ WITHOUT_GRADIENT = (
     | {Ops.NOT, Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR, Ops.THREEFRY, Ops.BITCAST, Ops.FMA}
     | {Ops.CONST, Ops.BUFFER, Ops.FULL, Ops.IOTA, Ops.PARAM, Ops.OUTPUT, Ops.VARIABLE, Ops.BIND}
     | {Ops.TRUNC, Ops.FLOOR, Ops.CEIL, Ops.ROUND, Ops.IDIV, Ops.STORE, Ops.DETACH}
-    | {Ops.MSELECT, Ops.ALLREDUCE}
+    | {Ops.MSELECT, Ops.ALLREDUCE, Ops.ARGSORT}
 )
 
 

@@ -16,6 +16,10 @@ def jax_pooled(jax: Any, a: Any) -> Any:
     return jax.lax.reduce_window(a, -jax.numpy.inf, jax.lax.max, window, window, "VALID")
 
 
+def largest(np: Any, a: Any) -> Any:
+    return np.flip(np.sort(np.partition(a, -64, 1)[:, -64:], 1), 1)
+
+
 WORKLOADS = [
     Workload(
         "transpose copy, 4096x4096",
@@ -53,6 +57,35 @@ WORKLOADS = [
         array=lambda np, a: np.sort(a, 1),
         torch=lambda torch, a: torch.sort(a, 1).values,
         tensor=lambda _, a: a.sort(1)[0],
+    ),
+    Workload(
+        "stable argsort of rows, 256x4096",
+        "Melem/s",
+        256 * 4096,
+        (Input((256, 4096)),),
+        array=lambda np, a: np.argsort(a, 1, kind="stable"),
+        jax=lambda jax, a: jax.numpy.argsort(a, 1, stable=True),
+        torch=lambda torch, a: torch.argsort(a, dim=1, stable=True),
+        tensor=lambda _, a: a.argsort(1),
+    ),
+    Workload(
+        "sort of 1M",
+        "Melem/s",
+        M,
+        (Input((M,)),),
+        array=lambda np, a: np.sort(a),
+        torch=lambda torch, a: torch.sort(a).values,
+        tensor=lambda _, a: a.sort()[0],
+    ),
+    Workload(
+        "topk of rows, 64 of 256x4096",
+        "Melem/s",
+        256 * 4096,
+        (Input((256, 4096)),),
+        array=largest,
+        jax=lambda jax, a: jax.lax.top_k(a, 64)[0],
+        torch=lambda torch, a: torch.topk(a, 64).values,
+        tensor=lambda _, a: a.topk(64)[0],
     ),
     Workload(
         "max_pool2d 2x2, 16x64x112x112",

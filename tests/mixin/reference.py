@@ -101,6 +101,13 @@ class Eager(OpMixin):
         np.add.at(total, places[inside], np.moveaxis(rows, axis, 0)[inside])
         return Eager(np.moveaxis(total, 0, axis))
 
+    def _argsort(self, descending: bool = False, count: int | None = None) -> Eager:
+        assert self.ndim and (count is None or 0 <= count <= self.shape[-1])
+        x = np.moveaxis(self.array, -1, 0)
+        order = np.argsort(x[::-1] if descending else x, axis=0, kind="stable")
+        order = (len(x) - 1 - order)[::-1] if descending else order
+        return Eager(np.moveaxis(order[:count], 0, -1).astype(np.int32))
+
     @staticmethod
     def _symbolic(x: Any) -> bool:
         return False

@@ -18,6 +18,7 @@ from tinyfn.uop.ops import (
     Ops,
     ParamInfo,
     ReduceInfo,
+    SortInfo,
     UOp,
     VariableInfo,
 )
@@ -106,6 +107,9 @@ BROKEN_VALUES: list[tuple[str, Callable[[], UOp], str]] = [
     ("gather_fits", lambda: node(Ops.GATHER, F, a, b, arg=0), "index of dtypes.float32"),
     ("gather_fits", lambda: node(Ops.GATHER, F, a, index, arg=2), "axis 2"),
     ("gather_fits", lambda: node(Ops.SCATTER_ADD, F, a, index, a, arg=1), r"shape \(2, 5\)"),
+    ("argsort_fits", lambda: node(Ops.ARGSORT, F, a, arg=SortInfo()), "numbers of dtypes.float32"),
+    ("argsort_fits", lambda: node(Ops.ARGSORT, I32, const(1, I32), arg=SortInfo()), r"shape \(\)"),
+    ("argsort_fits", lambda: node(Ops.ARGSORT, I32, a, arg=SortInfo(count=4)), "got 4 of 3"),
 ]
 BROKEN_MEMORY: list[tuple[str, Callable[[], UOp], str]] = [
     ("buffer_is_plain", lambda: node(Ops.BUFFER, W, arg=BufferInfo(0, "CPU", (3,))), "weakint"),

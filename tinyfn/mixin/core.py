@@ -73,6 +73,13 @@ class Core:
     def _scatter_add(self, index: Self, values: Self, axis: int) -> Self:
         """This with values added along an axis at their numbers, in order."""
 
+    @abstractmethod
+    def _argsort(self, descending: bool = False, count: int | None = None) -> Self:
+        """The numbers (int32) of the elements of the last axis in order; of the first `count` ones.
+
+        Equal elements keep their order; NaN is the largest.
+        """
+
     @staticmethod
     @abstractmethod
     def _symbolic(x: Any) -> bool:

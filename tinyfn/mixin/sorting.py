@@ -1,4 +1,4 @@
-"""Sorting by rank: every element counts those that stand before it."""
+"""Sorting: the elements at the numbers that they have in order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tinyfn.mixin.loss import LossMixin
 
 
 class SortMixin(LossMixin):
-    """Stable, with NaN as the largest. n elements take n * n comparisons, all independent."""
+    """Stable, with NaN as the largest."""
 
     __slots__ = ()
 
@@ -33,29 +33,12 @@ class SortMixin(LossMixin):
         axis = resolve_axis(dim, self.ndim)
         if not self.ndim or same_size(self.shape[axis], 0):
             return self._full(self.shape, 0, dtypes.default_int())
-        x = self._move_axes([axis], self.ndim - 1)
-        rank = x._rank(descending).contiguous()
-        # the element with rank r stands at r: the sum of n numbers of which one is not 0
-        size = x.shape[-1]
-        target = x._iota_along(x.ndim - 1, x.ndim + 1, size)
-        number = x._iota_along(x.ndim, x.ndim + 1, size)
-        found = rank.unsqueeze(-2).eq(target).where(number, 0)
-        order = found._reduced("ADD", (x.ndim,), False).cast(dtypes.default_int())
-        return order._move_axes([self.ndim - 1], axis)
+        return self._ordered(axis, descending, None)
 
-    def _rank(self, descending: bool) -> Self:
-        """How many elements of the last axis stand before each."""
-        mine, other = self.unsqueeze(-1), self.unsqueeze(-2)
-        size, n = self.shape[-1], self.ndim
-        before = mine < other if descending else other < mine
-        same = mine.eq(other)
-        if self.dtype.kind == "float":
-            nan, other_nan = mine.isnan(), other.isnan()
-            first = other_nan & ~nan if descending else nan & ~other_nan
-            before, same = before | first, same | (nan & other_nan)
-        earlier = self._iota_along(n, n + 1, size) < self._iota_along(n - 1, n + 1, size)
-        stands_before = before | (same & earlier)
-        return stands_before.cast(dtypes.int32)._reduced("ADD", (n,), False)
+    def _ordered(self, axis: int, descending: bool, number: int | None) -> Self:
+        """The numbers of the first elements of an axis in order; of all for None."""
+        order = self._move_axes([axis], self.ndim - 1)._argsort(descending, number)
+        return order.cast(dtypes.default_int())._move_axes([self.ndim - 1], axis)
 
     def topk(
         self, k: int, dim: int = -1, largest: bool = True, sorted_: bool = True
@@ -71,10 +54,10 @@ class SortMixin(LossMixin):
         size = self.shape[axis] if self.ndim else 1
         if not 0 <= k <= size:
             raise ArgumentError(f"expected k between 0 and {size}, the size of the axis, got {k}")
-        values, order = self.sort(axis, descending=largest)
         if not self.ndim:
-            return values, order
-        return values._narrow(axis, 0, k), order._narrow(axis, 0, k)
+            return self, self._full((), 0, dtypes.default_int())
+        order = self._ordered(axis, largest, k)
+        return self.gather(axis, order), order
 
     def multinomial(self: Any, num_samples: int = 1, replacement: bool = False) -> Any:
         """Class numbers drawn with these weights: (num_samples,), or a row of them for each row.

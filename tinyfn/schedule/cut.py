@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from tinyfn.helpers import prod
-from tinyfn.schedule.graph import is_memory, is_whole, strip_reshapes, strip_views
+from tinyfn.schedule.graph import OWN_KERNELS, is_memory, is_whole, strip_reshapes, strip_views
+from tinyfn.schedule.sort_kernels import is_long
 from tinyfn.uop import opcodes
 from tinyfn.uop.ops import Ops, UOp, toposort
 
@@ -72,6 +73,8 @@ def needed_whole(node: UOp) -> tuple[UOp, ...]:
         return node.src
     if node.op is Ops.CALL:
         return node.src[1:]
+    if node.op is Ops.ARGSORT and is_long(node):
+        return node.src
     return ()
 
 
@@ -138,7 +141,7 @@ class Cutter:
             self.depth[node] = 0 if stop or node in self.cuts else depth
 
     def _decide(self, node: UOp) -> None:
-        if node.op in (Ops.STORE, Ops.SCATTER_ADD) or node in self.cuts:
+        if node.op is Ops.STORE or node.op in OWN_KERNELS or node in self.cuts:
             self.owners[node], self.plain[node] = {node}, True
             return
         users = self.users.get(node, [])

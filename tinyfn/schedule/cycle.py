@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from tinyfn import call as calls
 from tinyfn.schedule.cut import value_sources
-from tinyfn.schedule.graph import strip_views
+from tinyfn.schedule.graph import OWN_KERNELS, strip_views
 from tinyfn.uop.ops import Ops, UOp, toposort
 
-STEPS = frozenset((Ops.STORE, Ops.CALL, Ops.CONTIGUOUS, Ops.COPY, Ops.SCATTER_ADD))
+STEPS = OWN_KERNELS | {Ops.STORE, Ops.CALL, Ops.CONTIGUOUS, Ops.COPY}
 
 
 def break_cycles(root: UOp) -> UOp:
@@ -48,7 +48,7 @@ def _states_read(order: list[UOp], overwriting: dict[UOp, set[UOp]]) -> dict[UOp
     none: frozenset[UOp] = frozenset()
     for node in order:
         sources = node.src[1:] if node.op is Ops.CALL else value_sources(node)
-        if node.op in (Ops.COPY, Ops.SCATTER_ADD):
+        if node.op is Ops.COPY or node.op in OWN_KERNELS:
             sources = node.src
         below = none.union(*{seen[s] for s in sources})
         if node in overwriting:

@@ -13,6 +13,7 @@ from tinyfn.schedule.cut import choose_cuts, elements, is_contraction, is_repeat
 from tinyfn.schedule.graph import Places, is_memory, memory_shape, strip_views
 from tinyfn.schedule.indexing import ZERO, both, flat_index, inside, source_index
 from tinyfn.schedule.lower import INVALID, Lowering, Row
+from tinyfn.schedule.sort_kernels import sorting_steps
 from tinyfn.uop import opcodes
 from tinyfn.uop.info import AxisType
 from tinyfn.uop.ops import KernelInfo, Ops, UOp
@@ -42,7 +43,7 @@ class Fuser:
         self.kernels: dict[UOp, list[Kernel]] = {}
 
     def kernel_for(self, node: UOp) -> list[Kernel]:
-        """The kernels that store a cut value, a STORE or a SCATTER_ADD (built on first use)."""
+        """The kernels that store a cut value, a STORE or what has its own (built on first use)."""
         if node not in self.kernels:
             self.kernels[node] = self._build(node)
         return self.kernels[node]
@@ -50,6 +51,8 @@ class Fuser:
     def _build(self, node: UOp) -> list[Kernel]:
         if node.op is Ops.SCATTER_ADD:
             return self._scatter(node)
+        if node.op is Ops.ARGSORT:
+            return self._sort(node)
         staged: dict[UOp, Row] = {}
         while True:
             lowering = Lowering(
@@ -188,6 +191,20 @@ class Fuser:
         sink = target.store(total).end(*outer, *serial, *rest).sink(arg=KernelInfo(name=name))
         reads = list(low.reads)
         return [init, Kernel(node, sink, list(low.slots), reads, low.loads)]
+
+    def _sort(self, node: UOp) -> list[Kernel]:
+        """The kernels of an ARGSORT; the first one computes the keys, where they are cheap."""
+        if 0 in node.max_shape:
+            return []
+        found = []
+        for build in sorting_steps(node, self.places):
+            low = Lowering(self.cuts, self.places)
+            sink = build(low)
+            if more := self._badly_placed(node, low, list(sink.src[0].src[1:])):
+                self.cuts |= more
+                return self._sort(node)
+            found.append(Kernel(node, sink, list(low.slots), list(low.reads), low.loads))
+        return found
 
 
 def _length(loop: UOp) -> int:

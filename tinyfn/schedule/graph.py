@@ -7,13 +7,13 @@ from typing import Any
 
 from tinyfn import call as calls
 from tinyfn.device import Device
+from tinyfn.dtype import DType
 from tinyfn.uop import opcodes
 from tinyfn.uop.info import BufferInfo
 from tinyfn.uop.ops import Ops, UOp
 
-MEMORY = frozenset(
-    (Ops.BUFFER, Ops.PARAM, Ops.AFTER, Ops.COPY, Ops.MSELECT, Ops.MSTACK, Ops.SCATTER_ADD)
-)
+OWN_KERNELS = frozenset((Ops.SCATTER_ADD, Ops.ARGSORT))  # they are stored by kernels built for them
+MEMORY = OWN_KERNELS | {Ops.BUFFER, Ops.PARAM, Ops.AFTER, Ops.COPY, Ops.MSELECT, Ops.MSTACK}
 EXTERNAL = -1_000_000_000
 INLINED = -2_000_000_000
 TEMPORARY = -3_000_000_000
@@ -35,12 +35,15 @@ class Places:
             self.table[node] = self.fresh(node)
         return self.table[node]
 
-    def fresh(self, like: UOp) -> UOp:
-        """New memory that can hold the node's elements."""
+    def fresh(
+        self, like: UOp, shape: tuple[int, ...] | None = None, dtype: DType | None = None
+    ) -> UOp:
+        """New memory where a node is: for its elements, or of another shape and dtype."""
         device = Device.DEFAULT if like.device is None else like.device
-        info = BufferInfo(TEMPORARY - self.count, device, like.max_shape, "temporary")
+        shape = like.max_shape if shape is None else shape
+        info = BufferInfo(TEMPORARY - self.count, device, shape, "temporary")
         self.count += 1
-        return UOp(Ops.BUFFER, like.dtype, (), info)
+        return UOp(Ops.BUFFER, dtype or like.dtype, (), info)
 
     def of(self, node: UOp) -> UOp:
         """The buffer that holds a node's elements."""

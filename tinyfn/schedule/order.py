@@ -9,7 +9,7 @@ from tinyfn import call as calls
 from tinyfn.errors import ScheduleError
 from tinyfn.schedule.cycle import states_before
 from tinyfn.schedule.fuse import Fuser, Kernel
-from tinyfn.schedule.graph import Places, strip_views
+from tinyfn.schedule.graph import OWN_KERNELS, Places, strip_views
 from tinyfn.uop import opcodes
 from tinyfn.uop.ops import Ops, UOp, substitute
 
@@ -59,7 +59,7 @@ class Orderer:
         """The stored values that must have items before this one."""
         if node.op in (Ops.BUFFER, Ops.PARAM, Ops.BIND, Ops.VARIABLE, Ops.CONST, Ops.OUTPUT):
             return []
-        if node in self.fuser.cuts or node.op is Ops.SCATTER_ADD:
+        if node in self.fuser.cuts or node.op in OWN_KERNELS:
             found = [self._base(r) for k in self.fuser.kernel_for(node) for r in k.reads]
             return [n for n in found if n is not node]
         if node.op in opcodes.MOVEMENT:
@@ -78,7 +78,7 @@ class Orderer:
 
     def _make(self, node: UOp) -> list[Item]:
         needs = [item for n in self._needed(node) for item in self.items.get(n, [])]
-        if node.op is Ops.STORE or node in self.fuser.cuts or node.op is Ops.SCATTER_ADD:
+        if node.op is Ops.STORE or node in self.fuser.cuts or node.op in OWN_KERNELS:
             made: list[Item] = []
             for kernel in self.fuser.kernel_for(node):
                 made.append(self._kernel_item(kernel, [*needs, *made]))

@@ -181,6 +181,12 @@ def _scatter_add(state: Sharding, node: UOp) -> UOp:
     return node.with_src((state.whole(table), state.whole(index), state.whole(values)))
 
 
+def _argsort(state: Sharding, node: UOp) -> UOp:
+    keys = node.src[0]
+    split = keys.axis == len(keys.shape) - 1
+    return node.with_src((state.whole(keys) if split else state.local[keys],))
+
+
 def _store(state: Sharding, node: UOp) -> UOp:
     view, value = node.src[:2]
     base = view.base
@@ -212,6 +218,7 @@ HANDLERS: dict[Ops, Callable[[Sharding, UOp], UOp]] = {
     Ops.COPY: _copy,
     Ops.GATHER: _gather,
     Ops.SCATTER_ADD: _scatter_add,
+    Ops.ARGSORT: _argsort,
     Ops.STORE: _store,
 }
 

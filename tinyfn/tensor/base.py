@@ -112,6 +112,9 @@ class Handle(RandomMixin, OpMixin):
     def _scatter_add(self, index: Any, values: Any, axis: int) -> Self:
         return self._of(self.uop._scatter_add(index.uop, values.uop, axis))
 
+    def _argsort(self, descending: bool = False, count: int | None = None) -> Self:
+        return self._of(self.uop._argsort(descending, count))
+
     @staticmethod
     def _symbolic(x: Any) -> bool:
         return isinstance(x, UOp)

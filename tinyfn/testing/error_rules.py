@@ -238,6 +238,16 @@ def _scatter_add(node: Any, value: Array, sources: Sequence[Array], errors: Sequ
     return found + accumulation(node.dtype, sources[1].size + 1) * size
 
 
+def _argsort(_node: Any, value: Array, sources: Sequence[Array], errors: Sequence[Array]) -> Any:
+    """Nothing is known of a row where neighbours in order are closer than their errors."""
+    order = np.argsort(sources[0], axis=-1, kind="stable")
+    x = np.take_along_axis(wide(sources[0]), order, -1)
+    error = np.take_along_axis(np.broadcast_to(errors[0], x.shape), order, -1)
+    reach = np.maximum.accumulate(np.where(error > 0, x + error, x), -1)
+    unsure = (error[..., 1:] + error[..., :-1] > 0) & ~(reach[..., :-1] < (x - error)[..., 1:])
+    return np.broadcast_to(np.where(unsure.any(-1, keepdims=True), np.inf, 0.0), value.shape)
+
+
 def _full(node: Any, _value: Array, sources: Sequence[Array], errors: Sequence[Array]) -> Array:
     return np.broadcast_to(errors[0], sizes(node.arg.shape, sources[1:]))
 
@@ -284,6 +294,7 @@ RULES: dict[Ops, Rule] = {
     Ops.REDUCE_AXIS: _reduce,
     Ops.GATHER: _gather,
     Ops.SCATTER_ADD: _scatter_add,
+    Ops.ARGSORT: _argsort,
     **dict.fromkeys((Ops.CONTIGUOUS, Ops.DETACH, Ops.CONTIGUOUS_BACKWARD, Ops.COPY), _same),
     Ops.FULL: _full,
     Ops.BIND: lambda n, v, s, e: np.zeros(np.shape(v)),

@@ -104,6 +104,11 @@ def _shape_gather(node: Any) -> Any:
     return (*shape[: node.arg], *index, *shape[node.arg + 1 :])
 
 
+def _shape_argsort(node: Any) -> Any:
+    *lead, size = node.src[0].shape
+    return (*lead, size if node.arg.count is None else node.arg.count)
+
+
 def _shape_info(node: Any) -> Any:
     return unpack(node.arg.shape, node.src)
 
@@ -127,6 +132,7 @@ SHAPE: dict[Ops, Rule] = {
     Ops.FLIP: _shape_flip,
     Ops.REDUCE_AXIS: _shape_reduce_axis,
     Ops.GATHER: _shape_gather,
+    Ops.ARGSORT: _shape_argsort,
     Ops.INDEX: _shape_index,
     Ops.UNSHARD: _shape_unshard,
     Ops.SHARD: _shape_shard,
@@ -247,6 +253,12 @@ def _axis_gather(node: Any) -> Any:
     return table if table < node.arg else table + len(node.src[1].shape) - 1
 
 
+def _axis_argsort(node: Any) -> Any:
+    """Rows stay where they are; one that several slots share is gathered."""
+    axis = node.src[0].axis
+    return None if axis == len(node.shape) - 1 else axis
+
+
 AXIS: dict[Ops, Rule] = {
     **dict.fromkeys(Ops, _axis_none),
     **dict.fromkeys(opcodes.ELEMENTWISE, _axis_common),
@@ -263,6 +275,7 @@ AXIS: dict[Ops, Rule] = {
     Ops.FLIP: _axis_flip,
     Ops.GATHER: _axis_gather,
     Ops.SCATTER_ADD: _axis_none,
+    Ops.ARGSORT: _axis_argsort,
     Ops.GETTUPLE: lambda node: node.src[0].src[node.arg].axis,
 }
 

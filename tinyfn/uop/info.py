@@ -88,6 +88,14 @@ class ReduceInfo:
 
 
 @dataclass(frozen=True)
+class SortInfo:
+    """An order along the last axis: the largest first, or not; how many are wanted (None: all)."""
+
+    descending: bool = False
+    count: int | None = None
+
+
+@dataclass(frozen=True)
 class CallInfo:
     """What a call is: its name, its gradient, and when its body is compiled."""
 

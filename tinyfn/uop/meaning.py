@@ -126,6 +126,15 @@ def _scatter_add(node: Any, x: Values, index: Values, values: Values) -> Values:
     return settle(np.moveaxis(total, 0, axis), node.dtype)
 
 
+def _argsort(node: Any, x: Values) -> Values:
+    """Stable, with NaN as the largest; descending is ascending from the other end."""
+    if node.arg.descending:
+        order = x.shape[-1] - 1 - np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+    else:
+        order = np.argsort(x, axis=-1, kind="stable")
+    return order[..., : node.arg.count].astype(np.int32)
+
+
 def _same(_node: Any, x: Values) -> Values:
     return x
 
@@ -146,6 +155,7 @@ MEANING: dict[Ops, Meaning] = {
     Ops.REDUCE_AXIS: _reduce_axis,
     Ops.GATHER: _gather,
     Ops.SCATTER_ADD: _scatter_add,
+    Ops.ARGSORT: _argsort,
     **dict.fromkeys((Ops.CONTIGUOUS, Ops.DETACH, Ops.CONTIGUOUS_BACKWARD), _same),
 }
 """op -> numpy function of (node, values of its sources)"""

@@ -9,6 +9,7 @@ from tinyfn.uop.info import (
     ParamInfo,
     ProgramInfo,
     ReduceInfo,
+    SortInfo,
     VariableInfo,
 )
 from tinyfn.uop.match import Rules
@@ -28,6 +29,7 @@ __all__ = [
     "ProgramInfo",
     "ReduceInfo",
     "Rules",
+    "SortInfo",
     "UOp",
     "VariableInfo",
     "listing",

@@ -87,7 +87,7 @@ def packed_sizes(node: Node) -> str | None:
 @rule(
     *opcodes.ELEMENTWISE,
     *opcodes.MOVEMENT,
-    *group("reduce", "gather", "device"),
+    *group("reduce", "gather", "sort", "device"),
     *(Ops.CONTIGUOUS, Ops.DETACH, Ops.CONTIGUOUS_BACKWARD, Ops.COPY),
 )
 def sources_are_values(node: Node) -> str | None:
@@ -264,6 +264,16 @@ def gather_fits(node: Node) -> str | None:
     return None
 
 
+@rule(Ops.ARGSORT)
+def argsort_fits(node: Node) -> str | None:
+    """An order is of a last axis, its numbers are int32; no more are wanted than there are."""
+    shape, count = node.src[0].shape, node.arg.count
+    if not shape or node.dtype is not dtypes.int32:
+        return f"got numbers of {node.dtype} for shape {shape}"
+    too_many = count is not None and isinstance(shape[-1], int) and not 0 <= count <= shape[-1]
+    return f"got {count} of {shape[-1]}" if too_many else None
+
+
 VALUES: tuple[Rule, ...] = (
     arity,
     packed_sizes,
@@ -277,4 +287,5 @@ VALUES: tuple[Rule, ...] = (
     dtype_is_kept,
     reduce_fits,
     gather_fits,
+    argsort_fits,
 )

@@ -386,3 +386,33 @@ def test_memory_that_an_array_shows_is_not_used_again():
     double = TinyJit(lambda x: x * 2)
     shown = [double(stored(i, i + 1)).data() for i in range(8)]
     assert [view.tolist() for view in shown] == [[2 * i, 2 * i + 2] for i in range(8)]
+
+
+@pytest.mark.parametrize(
+    "see", [lambda r: r, lambda r: r.reshape(-1)[:5], lambda r: r.T, lambda r: r.numpy()]
+)
+def test_memory_that_a_view_of_a_result_shows_is_not_used_again(see):
+    @TinyJit
+    def product(x, w):
+        return (x @ w).realize()
+
+    w = Tensor.eye(4).contiguous().realize()
+    seen, right = [], []
+    for number in range(8):
+        x = np.full((4, 4), float(number), np.float32)
+        result = product(Tensor(x).realize(), w)
+        seen.append(see(result))
+        right.append(see(Tensor(x)))
+        del result
+    for found, wanted in zip(seen, right, strict=True):
+        np.testing.assert_array_equal(np.asarray(found), np.asarray(wanted))
+
+
+def test_memory_of_views_that_nobody_sees_is_used_again():
+    @TinyJit
+    def product(x, w):
+        return (x @ w).realize()
+
+    x, w = Tensor.ones(4, 4).contiguous().realize(), Tensor.eye(4).contiguous().realize()
+    addresses = {product(x, w).uop.base.buffer.address for _ in range(12)}
+    assert len(addresses) <= 4

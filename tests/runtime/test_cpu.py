@@ -18,7 +18,8 @@ def test_shares_are_multiples_of_the_step(n, step, slots, threads):
         for nbytes in (0, 1 << 10, 1 << 20, 1 << 30):
             chunk, helpers, _ = share(n, step, slots, nbytes)
             assert chunk >= 1
-            assert helpers in (0, threads - 1)
+            pieces = -(-n // step) * slots
+            assert helpers in (0, min(threads, pieces) - 1)
             assert chunk % step == 0 or chunk >= n
             if helpers and n >= 64 * 8 * threads:
                 assert -(-n // chunk) * slots >= threads
@@ -29,6 +30,12 @@ def test_little_work_wakes_nobody_and_keeps_the_gil():
         assert share(1000, 1, 1, 4000) == (1000, 0, True)
         assert share(1000, 1, 1, 0, 1 << 30)[1:] == (3, False)
         assert share(1 << 24, 16, 2, 1 << 28)[1:] == (3, False)
+
+
+def test_there_are_no_more_threads_than_pieces():
+    with Context(THREADS=4):
+        assert share(1, 1, 1, 0, 1 << 19) == (1, 0, True)
+        assert share(64, 64, 2, 1 << 28)[1] == 1
 
 
 @pytest.mark.parametrize("nbytes", [0, 1 << 28])

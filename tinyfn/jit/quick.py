@@ -55,8 +55,8 @@ class Quick:
         if len(nodes) > 1 and len(set(nodes)) < len(nodes):
             return None
         for ring, places in self._outputs:
-            node, address = ring.take()
-            nodes.append(node)
+            made, address = ring.take()
+            nodes += made
             for place in places:
                 words[place] = address
         if self._alone is None:

@@ -76,7 +76,7 @@ class Recording:
         ]
         movable = {id(b): b for n in fresh for b in execute.memory_of(n)}
         movable.update({id(b): b for b in self.inputs.buffers})
-        self.rings = [Ring(n) for n in fresh]
+        self.rings = [Ring(n, returned) for n in fresh]
         self.made = list(made)
         self.plan = Replay(steps, variables, movable)
         self.variables = variables
@@ -87,8 +87,8 @@ class Recording:
         self._overwrites = self._overwritten.outside
         way = quick_way(self.plan, self.inputs, self.rings, self.bound)
         self._quick = None if self._overwritten.inputs else way
-        self._direct = isinstance(result, Tensor) and fresh == [result.uop]
-        self._replaced = [*self.inputs.nodes, *fresh]
+        self._replaced = [*self.inputs.nodes, *(n for ring in self.rings for n in ring.nodes)]
+        self._direct = isinstance(result, Tensor) and result.uop is self._replaced[-1]
         self.work = (*(sum(w) for w in zip(*self.plan.work, strict=True)), kernels)
 
     def replay(self, args: Any, kwargs: Any) -> Any:
@@ -116,8 +116,9 @@ class Recording:
         for old, new in table.items():
             _replace_memory(replaced, old, new)
         for ring in self.rings:
-            table[ring.recorded] = own = ring.take()[0]
-            _replace_memory(replaced, ring.recorded, own)
+            made, _address = ring.take()
+            table.update(zip(ring.nodes, made, strict=True))
+            _replace_memory(replaced, ring.recorded, made[0])
         for bound in self.bound:
             table[bound] = bound.src[0].bind(variables[bound.src[0].arg.name])
         self.plan.run(replaced, variables)

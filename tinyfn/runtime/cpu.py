@@ -38,7 +38,8 @@ def share(n: int, step: int, slots: int, nbytes: int, operations: int = 0) -> tu
     `nbytes` and `operations` are the work of all slots together.
     """
     seconds = max(nbytes / BYTES_PER_SECOND, operations / OPERATIONS_PER_SECOND)
-    helpers = helper_count() if seconds >= SHARE_FROM else 0
+    pieces = ceildiv(n, step) * slots
+    helpers = max(min(helper_count(), pieces - 1), 0) if seconds >= SHARE_FROM else 0
     if helpers == 0:
         return max(n, 1), 0, seconds < KEEP_GIL_BELOW
     threads = helpers + 1

@@ -182,6 +182,15 @@ def scatter_add(n: int, rows: int, width: int) -> UOp:
     )
 
 
+def counted_rows(rows: int, n: int) -> UOp:
+    """Rows doubled as far as they are not empty: a loop of as many steps as memory says, 0 or n."""
+    i = UOp.range(rows, 0, LOOP)
+    size = at(memory(2, rows, dtypes.bool), i).cast(dtypes.weakint) * n
+    j = UOp.range(size, 1, LOOP)
+    value = at(memory(1, rows * n), i * n + j) * 2.0
+    return kernel(at(memory(0, rows * n), i * n + j).store(value).end(i, j), name="counted")
+
+
 def symbolic_rows(most: int) -> UOp:
     """Rows of symbolic length scaled by the sum of another row."""
     n = UOp.variable("length", 1, most)

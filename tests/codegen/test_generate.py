@@ -259,6 +259,14 @@ def test_operations_and_bytes() -> None:
     assert padded.ops == 2 * 17
 
 
+@pytest.mark.parametrize("n", [5, 40])
+def test_loops_as_long_as_memory_says(n: int) -> None:
+    sink = graphs.counted_rows(6, n)
+    check(sink)
+    made = generate(sink, graphs.target())
+    assert made.ops == 6 * (n // 2)  # between none and all
+
+
 def test_symbolic_extent_and_variables() -> None:
     made = generate(graphs.symbolic_rows(50), graphs.target())
     assert made.variables == ("length",)

@@ -45,6 +45,10 @@ def test_compiled_for_every_length() -> None:
         check(graphs.symbolic_rows(50), {"length": length}, targets=("avx512",), execute=run_native)
 
 
+def test_loops_as_long_as_memory_says() -> None:
+    check(graphs.counted_rows(6, 40), targets=("avx512",), execute=run_native)
+
+
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(kernels(), st.integers(0, 1000))
 def test_random_kernels_compiled(sink: UOp, seed: int) -> None:

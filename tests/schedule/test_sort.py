@@ -75,6 +75,16 @@ def test_digits_of_every_width(dtype, size):
     check(values_of(dtype, (2, size)))
 
 
+def test_digits_that_are_the_same_in_a_row_do_not_move():
+    x = RNG.integers(0, 200, (5, 300)).astype(np.int32)
+    x[1] += 1 << 20
+    x[2] = 7
+    x[3, 5] = -1
+    x[4, :3] = [1 << 30, -(1 << 30), 1 << 16]
+    check(Tensor(x))
+    check(Tensor(x.astype(np.uint8)))
+
+
 @pytest.mark.parametrize("size", [1, 2, 128])
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_axes(size, axis):

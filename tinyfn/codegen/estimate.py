@@ -39,13 +39,15 @@ def runs(ranges: Any) -> Any:
     total: Any = 1
     for loop in ranges:
         end = loop.src[0]
-        size = _mean_size(end) if end.ranges else end
+        size = end if end.op is Ops.CONST else _mean_size(end)
         total = _times(total, size.arg if size.op is Ops.CONST else size)
     return total
 
 
 def _mean_size(end: UOp) -> UOp:
-    """The size of a loop that depends on loops around it: in the middle of them, rounded."""
+    """The size of a loop that depends on loops around it or on values: in the middle, rounded."""
+    if any(n.op is Ops.INDEX for n in toposort([end])):
+        return _node(end.vmax // 2)
     middle = {r: _node(r.src[0].vmax // 2) for r in end.ranges}
     return end.substitute(middle).simplify()
 

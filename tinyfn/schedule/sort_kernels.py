@@ -7,7 +7,8 @@ An element is held as a word of 64 bits, its key above its number, so that no tw
     longer rows             the same passes over pieces of a row, each in three kernels: count the
                             digits of every piece, add the counts up, move the words of every piece
 
-What is done depends neither on the keys nor on the number of threads.
+The order does not depend on the number of threads. The time depends on the keys only where all of a
+row have the same digit, as small ints do: there, nothing moves.
 """
 
 from __future__ import annotations
@@ -144,7 +145,10 @@ def _by_comparing(node: UOp, low: Lowering) -> UOp:
 
 
 def _by_digits(node: UOp, low: Lowering) -> UOp:
-    """A pass for every digit moves words from one row of scratch into the other."""
+    """A pass for every digit moves words from one row of scratch into the other.
+
+    Where a digit is the same in all words they are copied as they stand.
+    """
     result = low.places.temporary(node)
     low.parameter(result)
     rows, size = Rows(node, low), node.shape[-1]
@@ -152,37 +156,53 @@ def _by_digits(node: UOp, low: Lowering) -> UOp:
     source, target = (rows.scratch(node.max_shape[-1], dtypes.uint64) for _ in range(2))
     i = rows.each(size)
     source = source.after(source.index(i).store(rows.word(i)).end(i))
+    places, moved = _first_places(rows, source, digits)
     effect = source
-    for digit, first in zip(digits, _first_places(rows, source, digits), strict=True):
-        i = rows.serial(size)
+    for k, (digit, first) in enumerate(zip(digits, places, strict=True)):
+
+        def written(at: UOp, word: UOp, digit: Any = digit, target: UOp = target) -> UOp:
+            if digit is digits[-1]:
+                return rows.place(result, at).store(_number(word))
+            return target.index(at).store(word)
+
+        moving = moved.index(k).cast(dtypes.weakint)
+        i = rows.serial(moving * size)
         word = source.index(i)
         place = first.index(_value(word, digit))
-        at = place.cast(dtypes.weakint)
-        if digit is digits[-1]:
-            stored = rows.place(result, at).store(_number(word))
-        else:
-            stored = target.index(at).store(word)
-        effect = stored.group(_increased(place)).end(i)
+        moves = written(place.cast(dtypes.weakint), word).group(_increased(place)).end(i)
+        i = rows.each((1 - moving) * size)
+        effect = moves.group(written(i, source.index(i)).end(i))
         source, target = target.after(effect), source.after(effect)
     return rows.kernel(effect, "argsort")
 
 
-def _first_places(rows: Rows, words: UOp, digits: Sequence[tuple[int, int]]) -> list[UOp]:
-    """For every digit and value of it: how many words have a smaller one."""
+def _first_places(
+    rows: Rows, words: UOp, digits: Sequence[tuple[int, int]]
+) -> tuple[list[UOp], UOp]:
+    """For every digit and value of it, how many words have a smaller one.
+
+    And for every digit whether words differ in it, so that they have to move.
+    """
+    size = rows.node.shape[-1]
     counts = rows.counts(digits)
-    i = rows.serial(rows.node.shape[-1])
+    i = rows.serial(size)
     values = [c.index(_value(words.index(i), d)) for c, d in zip(counts, digits, strict=True)]
     counted = _together([_increased(v) for v in values]).end(i)
     counts = [c.after(counted) for c in counts]
-    sums = rows.scratch(len(digits), dtypes.int32)
-    i = rows.each(len(digits))
-    sums = sums.after(sums.after(counted).index(i).store(0).end(i))
+    moved, sums = (rows.scratch(len(digits), dtype) for dtype in (dtypes.bool, dtypes.int32))
+    total = number(size).cast(dtypes.int32)
+    effects = []
+    for k, (count, digit) in enumerate(zip(counts, digits, strict=True)):
+        differ = count.index(_value(words.index(0), digit)).ne(total)
+        effects += [sums.index(k).store(0), moved.index(k).store(differ)]
+    begun = _together(effects)
+    moved, sums = moved.after(begun), sums.after(begun)
     value = rows.serial(1 << digits[0][1])
     effects = []
     for k, count in enumerate(counts):
-        effects += _added(count.index(value), sums.index(k))
+        effects += _added(count.after(begun).index(value), sums.index(k))
     summed = _together(effects).end(value)
-    return [c.after(summed) for c in counts]
+    return [c.after(summed) for c in counts], moved
 
 
 def _added(count: UOp, total: UOp) -> list[UOp]:

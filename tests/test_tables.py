@@ -20,7 +20,7 @@ PROGRAMS = {Ops.LINEAR, Ops.PROGRAM, Ops.SOURCE, Ops.BINARY}
 # ops of kernels only, which a graph of tensors gives no value
 KERNEL_ONLY = {Ops.RANGE, Ops.INDEX, Ops.LOAD, Ops.REDUCE}
 # ops of tensors that no kernel holds
-NOT_IN_KERNELS = opcodes.group("device", "call", "reduce", "gather", "sort") | {
+NOT_IN_KERNELS = opcodes.group("device", "call", "reduce", "gather", "scan", "sort") | {
     *(Ops.BUFFER, Ops.FULL, Ops.IOTA, Ops.OUTPUT, Ops.COPY),
     *(Ops.CONTIGUOUS, Ops.DETACH, Ops.CONTIGUOUS_BACKWARD),
 }

@@ -101,6 +101,16 @@ class Eager(OpMixin):
         np.add.at(total, places[inside], np.moveaxis(rows, axis, 0)[inside])
         return Eager(np.moveaxis(total, 0, axis))
 
+    def _scan(
+        self, name: str, axis: int, reverse: bool = False, factor: Eager | None = None
+    ) -> Eager:
+        assert 0 <= axis < self.ndim
+        assert factor is None
+        x = np.flip(self.array, axis) if reverse else self.array
+        with np.errstate(all="ignore"):
+            found = REDUCERS[name].accumulate(x, axis).astype(x.dtype)
+        return Eager(np.flip(found, axis) if reverse else found)
+
     def _argsort(self, descending: bool = False, count: int | None = None) -> Eager:
         assert self.ndim and (count is None or 0 <= count <= self.shape[-1])
         x = np.moveaxis(self.array, -1, 0)

@@ -246,6 +246,46 @@ def _product_of_others(node: UOp) -> UOp:
     return other_zeros._alu("CMPEQ", _like(x, 0.0))._alu("WHERE", product / safe, _like(x, 0.0))
 
 
+@rule(Ops.SCAN)
+def scan(node: UOp, g: UOp) -> Gradients:
+    """Sums: the gradients that come after. Extremes: all to the last element that is equal.
+
+    A product of earlier ones is never divided: what is after an element, r[i] = g[i] + x[i+1]
+    r[i+1], is running backwards itself.
+    """
+    x, op, axis, back = node.src[0], node.arg.op, node.arg.axis, not node.arg.reverse
+    if op is Ops.ADD:
+        return (g._scan("ADD", axis, back),)
+    if op in (Ops.MAX, Ops.MIN):
+        zeros = UOp.const(0.0, g.dtype)._move("RESHAPE", (1,) * len(x.shape))
+        zeros = zeros._move("EXPAND", x.shape)
+        return (zeros.scatter(axis, _taken_from(node), g, reduce="add"),)
+    factor = x if op is Ops.MUL else node.src[1]
+    later = g._scan("FMA", axis, back, _shifted(factor, axis, back, 1))
+    if op is Ops.MUL:
+        return (later * _shifted(node, axis, not back, 1),)
+    return later, later * _shifted(node, axis, not back, 0)
+
+
+def _shifted(x: UOp, axis: int, back: bool, value: Any) -> UOp:
+    """The element before each along an axis, or behind it if `back`; a value at the end."""
+    pairs = [(0, 0)] * len(x.shape)
+    pairs[axis] = (-1, 1) if back else (1, -1)
+    return x._pad_constant(pairs, value)
+
+
+def _taken_from(node: UOp) -> UOp:
+    """The number of the element that a running extreme was taken from: the last that is equal."""
+    x, axis, size = node.src[0], node.arg.axis, node.shape[node.arg.axis]
+    here = x._alu("CMPEQ", node)
+    if x.dtype.kind == "float":
+        here = here | (x.isnan() & node.isnan())
+    numbers = x._iota_along(axis, len(x.shape), size)
+    numbers = size - 1 - numbers if node.arg.reverse else numbers
+    found = here.where(numbers, 0)._scan("MAX", axis, node.arg.reverse)
+    return size - 1 - found if node.arg.reverse else found
+
+
 @rule(Ops.GATHER)
 def gather(node: UOp, g: UOp) -> Gradients:
     """What was taken gets its gradient added, in order."""

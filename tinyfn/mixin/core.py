@@ -74,6 +74,15 @@ class Core:
         """This with values added along an axis at their numbers, in order."""
 
     @abstractmethod
+    def _scan(
+        self, name: str, axis: int, reverse: bool = False, factor: Self | None = None
+    ) -> Self:
+        """The running ADD, MUL, MAX or MIN along an axis, from its end if `reverse`.
+
+        FMA: the value so far times the element of `factor`, plus the element; from 0.
+        """
+
+    @abstractmethod
     def _argsort(self, descending: bool = False, count: int | None = None) -> Self:
         """The numbers (int32) of the elements of the last axis in order; of the first `count` ones.
 

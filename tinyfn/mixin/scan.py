@@ -11,9 +11,13 @@ from tinyfn.mixin.normalise import NormaliseMixin
 
 
 class ScanMixin(NormaliseMixin):
-    """A running value is found in log2(n) steps: each adds what stands 1, 2, 4, ... before."""
+    """What runs is a number after the other (`_scan`); what has no such op, in log2(n) steps."""
 
     __slots__ = ()
+
+    def _running(self, name: str, axis: int) -> Self:
+        """The running ADD, MUL, MAX or MIN; of no axes the element itself."""
+        return self._scan(name, resolve_axis(axis, self.ndim)) if self.ndim else self
 
     def _scanned(self, axis: int, combine: Callable[[Self, Self], Self], neutral: Any) -> Self:
         """Hillis and Steele: Data parallel algorithms (1986). Each step is stored."""
@@ -46,25 +50,25 @@ class ScanMixin(NormaliseMixin):
         >>> Tensor([1, 2, 3]).cumsum().tolist()
         [1, 3, 6]
         """
-        return self._accumulating(axis, lambda a, b: a.add(b), 0)
+        return self._accumulating("ADD", axis)
 
     def cumprod(self, axis: int) -> Self:
         """The products of the elements up to each; ints are widened as for `prod`."""
-        return self._accumulating(axis, lambda a, b: a.mul(b), 1)
+        return self._accumulating("MUL", axis)
 
-    def _accumulating(self, axis: int, combine: Callable[[Self, Self], Self], neutral: int) -> Self:
+    def _accumulating(self, name: str, axis: int) -> Self:
         result = sum_acc_dtype(self.dtype)
         inner = self._computed_in(result) if result.kind == "float" else result
-        return self.cast(inner)._scanned(axis, combine, neutral).cast(result)
+        return self.cast(inner)._running(name, axis).cast(result)
 
     def cummax(self, axis: int = 0) -> tuple[Self, Self]:
         """The largest elements up to each, and their numbers (the last of equals)."""
-        values = self._scanned(axis, lambda a, b: a.maximum(b), self.dtype.min)
+        values = self._running("MAX", axis)
         return values, self._running_place(values, axis)
 
     def cummin(self, axis: int = 0) -> tuple[Self, Self]:
         """The smallest elements up to each, and their numbers (the last of equals)."""
-        values = self._scanned(axis, lambda a, b: a.minimum(b), self.dtype.max)
+        values = self._running("MIN", axis)
         return values, self._running_place(values, axis)
 
     def _running_place(self, values: Self, axis: int) -> Self:
@@ -76,7 +80,7 @@ class ScanMixin(NormaliseMixin):
         if self.dtype.kind == "float":
             here = here | (self.isnan() & values.isnan())
         numbers = self._iota_along(place, self.ndim, self.shape[place])
-        found = here.where(numbers, 0)._scanned(place, lambda a, b: a.maximum(b), 0)
+        found = here.where(numbers, 0)._running("MAX", place)
         return found.cast(dtypes.default_int())
 
     def logcumsumexp(self, axis: int = 0) -> Self:

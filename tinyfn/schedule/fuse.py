@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from tinyfn.dtype import Invalid, dtypes
@@ -13,6 +14,7 @@ from tinyfn.schedule.cut import choose_cuts, elements, is_contraction, is_repeat
 from tinyfn.schedule.graph import Places, is_memory, memory_shape, strip_views
 from tinyfn.schedule.indexing import ZERO, both, flat_index, inside, source_index
 from tinyfn.schedule.lower import INVALID, Lowering, Row
+from tinyfn.schedule.scan import scan_kernel
 from tinyfn.schedule.sort_kernels import sorting_steps
 from tinyfn.uop import opcodes
 from tinyfn.uop.info import AxisType
@@ -52,7 +54,9 @@ class Fuser:
         if node.op is Ops.SCATTER_ADD:
             return self._scatter(node)
         if node.op is Ops.ARGSORT:
-            return self._sort(node)
+            return self._in_steps(node, sorting_steps(node, self.places))
+        if node.op is Ops.SCAN:
+            return self._in_steps(node, [partial(scan_kernel, node)])
         staged: dict[UOp, Row] = {}
         while True:
             lowering = Lowering(
@@ -192,17 +196,17 @@ class Fuser:
         reads = list(low.reads)
         return [init, Kernel(node, sink, list(low.slots), reads, low.loads)]
 
-    def _sort(self, node: UOp) -> list[Kernel]:
-        """The kernels of an ARGSORT; the first one computes the keys, where they are cheap."""
+    def _in_steps(self, node: UOp, steps: Sequence[Callable[[Lowering], UOp]]) -> list[Kernel]:
+        """The kernels that these build; the first computes the sources, where they are cheap."""
         if 0 in node.max_shape:
             return []
         found = []
-        for build in sorting_steps(node, self.places):
+        for build in steps:
             low = Lowering(self.cuts, self.places)
             sink = build(low)
             if more := self._badly_placed(node, low, list(sink.src[0].src[1:])):
                 self.cuts |= more
-                return self._sort(node)
+                return self._in_steps(node, steps)
             found.append(Kernel(node, sink, list(low.slots), list(low.reads), low.loads))
         return found
 

@@ -7,6 +7,7 @@ from typing import cast
 from tinyfn.schedule.cut import value_sources
 from tinyfn.schedule.cycle import break_cycles
 from tinyfn.schedule.graph import is_whole, strip_reshapes
+from tinyfn.schedule.scan import split_scan
 from tinyfn.schedule.sort import sort_by_keys
 from tinyfn.schedule.split import split_reduction
 from tinyfn.uop import opcodes
@@ -45,6 +46,7 @@ def unbind(node: UOp) -> UOp:
 
 
 PREPARE.on(Ops.REDUCE_AXIS)(split_reduction)
+PREPARE.on(Ops.SCAN)(split_scan)
 PREPARE.on(Ops.ARGSORT)(sort_by_keys)
 
 

@@ -181,6 +181,10 @@ def _scatter_add(state: Sharding, node: UOp) -> UOp:
     return node.with_src((state.whole(table), state.whole(index), state.whole(values)))
 
 
+def _scan(state: Sharding, node: UOp) -> UOp:
+    return node.with_src(tuple(state.along(s, node.axis) for s in node.src))
+
+
 def _argsort(state: Sharding, node: UOp) -> UOp:
     keys = node.src[0]
     split = keys.axis == len(keys.shape) - 1
@@ -218,6 +222,7 @@ HANDLERS: dict[Ops, Callable[[Sharding, UOp], UOp]] = {
     Ops.COPY: _copy,
     Ops.GATHER: _gather,
     Ops.SCATTER_ADD: _scatter_add,
+    Ops.SCAN: _scan,
     Ops.ARGSORT: _argsort,
     Ops.STORE: _store,
 }

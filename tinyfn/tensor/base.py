@@ -112,6 +112,12 @@ class Handle(RandomMixin, OpMixin):
     def _scatter_add(self, index: Any, values: Any, axis: int) -> Self:
         return self._of(self.uop._scatter_add(index.uop, values.uop, axis))
 
+    def _scan(
+        self, name: str, axis: int, reverse: bool = False, factor: Self | None = None
+    ) -> Self:
+        other = None if factor is None else factor.uop
+        return self._of(self.uop._scan(name, axis, reverse, other))
+
     def _argsort(self, descending: bool = False, count: int | None = None) -> Self:
         return self._of(self.uop._argsort(descending, count))
 

@@ -238,6 +238,39 @@ def _scatter_add(node: Any, value: Array, sources: Sequence[Array], errors: Sequ
     return found + accumulation(node.dtype, sources[1].size + 1) * size
 
 
+def _scan(node: Any, value: Array, sources: Sequence[Array], errors: Sequence[Array]) -> Array:
+    """As of sums, products and extremes of what has run so far; FMA's is followed step by step."""
+
+    def lines(x: Array) -> Array:
+        x = np.moveaxis(np.broadcast_to(x, value.shape), node.arg.axis, 0)
+        return x[:: -1 if node.arg.reverse else 1]
+
+    if node.arg.op in (Ops.MAX, Ops.MIN):
+        found = np.maximum.accumulate(lines(errors[0]), 0)
+    elif node.dtype not in UNIT:
+        found = np.cumsum(lines(errors[0]), 0)
+    else:
+        unit = UNIT[dtypes.float32 if node.dtype.itemsize < 4 else node.dtype]
+        found = np.zeros(lines(errors[0]).shape)
+        total, error = np.zeros(found.shape[1:]), np.zeros(found.shape[1:])
+        x, dx = np.abs(lines(wide(sources[0]))), lines(errors[0])
+        f, df = (x, dx) if node.arg.op is Ops.MUL else (np.ones_like(x), np.zeros_like(dx))
+        if node.arg.op is Ops.FMA:
+            f, df = np.abs(lines(wide(sources[1]))), lines(errors[1])
+        for i in range(len(found)):
+            if i == 0:
+                total, error = x[0], dx[0]
+            elif node.arg.op is Ops.MUL:
+                total, error = total * f[i], total * df[i] + error * f[i] + error * df[i]
+            else:
+                error = total * df[i] + error * f[i] + error * df[i] + dx[i]
+                total = total * f[i] + x[i]
+            error = error + 2 * unit[0] * (total + error) + 2 * unit[1]
+            found[i] = np.where(total + error > unit[2] / 2, np.inf, error)
+        found = np.where(np.isnan(found), np.inf, found)
+    return np.moveaxis(found[:: -1 if node.arg.reverse else 1], 0, node.arg.axis)
+
+
 def _argsort(_node: Any, value: Array, sources: Sequence[Array], errors: Sequence[Array]) -> Any:
     """Nothing is known of a row where neighbours in order are closer than their errors."""
     order = np.argsort(sources[0], axis=-1, kind="stable")
@@ -294,6 +327,7 @@ RULES: dict[Ops, Rule] = {
     Ops.REDUCE_AXIS: _reduce,
     Ops.GATHER: _gather,
     Ops.SCATTER_ADD: _scatter_add,
+    Ops.SCAN: _scan,
     Ops.ARGSORT: _argsort,
     **dict.fromkeys((Ops.CONTIGUOUS, Ops.DETACH, Ops.CONTIGUOUS_BACKWARD, Ops.COPY), _same),
     Ops.FULL: _full,

@@ -141,7 +141,8 @@ SHAPE: dict[Ops, Rule] = {
     **dict.fromkeys(
         (
             *(Ops.CONTIGUOUS, Ops.DETACH, Ops.CONTIGUOUS_BACKWARD, Ops.COPY, Ops.AFTER),
-            *(Ops.SCATTER_ADD, Ops.MSELECT, Ops.MSTACK, Ops.ALLREDUCE, Ops.LOAD, Ops.REDUCE),
+            *(Ops.SCATTER_ADD, Ops.SCAN, Ops.MSELECT, Ops.MSTACK, Ops.ALLREDUCE, Ops.LOAD),
+            Ops.REDUCE,
         ),
         _shape_first,
     ),
@@ -253,6 +254,12 @@ def _axis_gather(node: Any) -> Any:
     return table if table < node.arg else table + len(node.src[1].shape) - 1
 
 
+def _axis_scan(node: Any) -> Any:
+    """Lines stay where they are; what several slots share is gathered."""
+    axes = [s.axis for s in node.src if s.axis is not None]
+    return axes[0] if axes and axes[0] != node.arg.axis else None
+
+
 def _axis_argsort(node: Any) -> Any:
     """Rows stay where they are; one that several slots share is gathered."""
     axis = node.src[0].axis
@@ -275,6 +282,7 @@ AXIS: dict[Ops, Rule] = {
     Ops.FLIP: _axis_flip,
     Ops.GATHER: _axis_gather,
     Ops.SCATTER_ADD: _axis_none,
+    Ops.SCAN: _axis_scan,
     Ops.ARGSORT: _axis_argsort,
     Ops.GETTUPLE: lambda node: node.src[0].src[node.arg].axis,
 }

@@ -88,6 +88,19 @@ class ReduceInfo:
 
 
 @dataclass(frozen=True)
+class ScanInfo:
+    """A running value along an axis, from its end if `reverse`.
+
+    `op` is ADD, MUL, MAX or MIN of the value so far and an element; or FMA, then there is a second
+    source: the value so far times its element, plus the first source's element.
+    """
+
+    op: Any
+    axis: int
+    reverse: bool = False
+
+
+@dataclass(frozen=True)
 class SortInfo:
     """An order along the last axis: the largest first, or not; how many are wanted (None: all)."""
 

@@ -126,6 +126,36 @@ def _scatter_add(node: Any, x: Values, index: Values, values: Values) -> Values:
     return settle(np.moveaxis(total, 0, axis), node.dtype)
 
 
+def _scan(node: Any, x: Values, *factors: Values) -> Values:
+    """Element after element in the dtype of the node (of 32 bits where it has fewer)."""
+    kind = held_dtype(node.dtype)
+    if node.dtype.kind == "float" and node.dtype.itemsize < 4:
+        kind = np.dtype(np.float32)
+    lines = [np.moveaxis(v, node.arg.axis, 0).astype(kind) for v in (x, *factors)]
+    order = range(len(lines[0]))[:: -1 if node.arg.reverse else 1]
+    found = np.empty_like(lines[0])
+    total: Any = None
+    with np.errstate(all="ignore"):
+        for i in order:
+            element = lines[0][i]
+            if total is None:
+                total = element
+            elif node.arg.op is Ops.FMA:
+                total = total * lines[1][i] + element
+            else:
+                total = RUNNING[node.arg.op](total, element)
+            found[i] = total
+    return settle(np.moveaxis(found, 0, node.arg.axis), node.dtype)
+
+
+RUNNING: dict[Ops, Callable[..., Any]] = {
+    Ops.ADD: np.add,
+    Ops.MUL: np.multiply,
+    Ops.MAX: np.maximum,
+    Ops.MIN: np.minimum,
+}
+
+
 def _argsort(node: Any, x: Values) -> Values:
     """Stable, with NaN as the largest; descending is ascending from the other end."""
     if node.arg.descending:
@@ -155,6 +185,7 @@ MEANING: dict[Ops, Meaning] = {
     Ops.REDUCE_AXIS: _reduce_axis,
     Ops.GATHER: _gather,
     Ops.SCATTER_ADD: _scatter_add,
+    Ops.SCAN: _scan,
     Ops.ARGSORT: _argsort,
     **dict.fromkeys((Ops.CONTIGUOUS, Ops.DETACH, Ops.CONTIGUOUS_BACKWARD), _same),
 }

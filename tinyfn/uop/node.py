@@ -16,7 +16,7 @@ from tinyfn.mixin import OpMixin
 from tinyfn.mixin.core import same_shape
 from tinyfn.uop import infer, opcodes, render, rewrite, simplify
 from tinyfn.uop.construct import Construct
-from tinyfn.uop.info import Device, FullInfo, SortInfo, pack
+from tinyfn.uop.info import Device, FullInfo, ScanInfo, SortInfo, pack
 from tinyfn.uop.opcodes import Ops
 
 _interned: dict[Any, weakref.ref[UOp]] = {}
@@ -354,6 +354,10 @@ class UOp(Construct, OpMixin):
 
     def _scatter_add(self, index: UOp, values: UOp, axis: int) -> UOp:
         return UOp(Ops.SCATTER_ADD, self.dtype, (self, index, values), axis)
+
+    def _scan(self, name: str, axis: int, reverse: bool = False, factor: UOp | None = None) -> UOp:
+        sources = (self,) if factor is None else (self, factor)
+        return UOp(Ops.SCAN, self.dtype, sources, ScanInfo(Ops[name], axis, reverse))
 
     def _argsort(self, descending: bool = False, count: int | None = None) -> UOp:
         return UOp(Ops.ARGSORT, dtypes.int32, (self,), SortInfo(descending, count))

@@ -9,6 +9,7 @@ from tinyfn.uop.info import (
     ParamInfo,
     ProgramInfo,
     ReduceInfo,
+    ScanInfo,
     SortInfo,
     VariableInfo,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "ProgramInfo",
     "ReduceInfo",
     "Rules",
+    "ScanInfo",
     "SortInfo",
     "UOp",
     "VariableInfo",

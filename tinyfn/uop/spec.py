@@ -42,7 +42,7 @@ class Spec:
 
 
 _TENSOR_OPS = (
-    group("leaf", "movement", "reduce", "gather", "sort", "memory", "device", "call")
+    group("leaf", "movement", "reduce", "gather", "scan", "sort", "memory", "device", "call")
     | (ELEMENTWISE - {Ops.FMA})
     | {Ops.SINK, Ops.GROUP, Ops.SLOT}
 )

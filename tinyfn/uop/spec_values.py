@@ -87,7 +87,7 @@ def packed_sizes(node: Node) -> str | None:
 @rule(
     *opcodes.ELEMENTWISE,
     *opcodes.MOVEMENT,
-    *group("reduce", "gather", "sort", "device"),
+    *group("reduce", "gather", "scan", "sort", "device"),
     *(Ops.CONTIGUOUS, Ops.DETACH, Ops.CONTIGUOUS_BACKWARD, Ops.COPY),
 )
 def sources_are_values(node: Node) -> str | None:
@@ -264,6 +264,19 @@ def gather_fits(node: Node) -> str | None:
     return None
 
 
+@rule(Ops.SCAN)
+def scan_fits(node: Node) -> str | None:
+    """A scan is along an axis of its sources, which are alike; only FMA takes two."""
+    op, axis, shape = node.arg.op, node.arg.axis, node.src[0].shape
+    if op not in (Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN, Ops.FMA):
+        return f"got {op.name}"
+    if len(node.src) != (2 if op is Ops.FMA else 1):
+        return f"got {len(node.src)} sources for {op.name}"
+    if any(s.dtype is not node.dtype or s.shape != shape for s in node.src):
+        return f"got sources of {[(s.dtype, s.shape) for s in node.src]} for {node.dtype}"
+    return None if 0 <= axis < len(shape) else f"got axis {axis} for shape {shape}"
+
+
 @rule(Ops.ARGSORT)
 def argsort_fits(node: Node) -> str | None:
     """An order is of a last axis, its numbers are int32; no more are wanted than there are."""
@@ -287,5 +300,6 @@ VALUES: tuple[Rule, ...] = (
     dtype_is_kept,
     reduce_fits,
     gather_fits,
+    scan_fits,
     argsort_fits,
 )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tinyfn.errors import CaptureError, ImplicitInputError
+from tinyfn.helpers import Recent
 from tinyfn.uop.info import AddrSpace, pack
 from tinyfn.uop.opcodes import MOVEMENT
 from tinyfn.uop.ops import CallInfo, Ops, ParamInfo, UOp, substitute, toposort
@@ -245,22 +246,19 @@ def _slots_below(node: UOp) -> set[int]:
     return {node.arg.slot} if is_argument else set()
 
 
-_effects: dict[UOp, frozenset[int]] = {}
+_effects: Recent[UOp, frozenset[int]] = Recent(1024)
 
 
 def stored_arguments(body: UOp) -> frozenset[int]:
     """The slots of a function's body into whose memory it stores (nested calls included)."""
-    if body not in _effects:
-        if is_kernel(body):
-            _effects[body] = frozenset(kernel_access(body)[1])
-        else:
-            found: set[int] = set()
-            for node in toposort([body], enter_calls=False):
-                for place in stored_places(node):
-                    if place.op is Ops.PARAM:
-                        found.add(place.arg.slot)
-            _effects[body] = frozenset(found)
-    return _effects[body]
+    known = _effects.get(body)
+    if known is not None:
+        return known
+    if is_kernel(body):
+        return _effects.keep(body, frozenset(kernel_access(body)[1]))
+    places = [p for n in toposort([body], enter_calls=False) for p in stored_places(n)]
+    slots = frozenset(p.arg.slot for p in places if p.op is Ops.PARAM)
+    return _effects.keep(body, slots)
 
 
 def stored_places(node: UOp) -> list[UOp]:

@@ -12,15 +12,18 @@ import os
 import tempfile
 import time
 import urllib.request
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ContextDecorator
+from contextlib import ContextDecorator, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from tinyfn.errors import FlagError, MissingExtraError
 
 T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 @functools.cache
@@ -249,6 +252,40 @@ def argfix(*values: Any) -> tuple[Any, ...]:
     if len(values) == 1 and isinstance(values[0], tuple | list):
         return tuple(values[0])
     return values
+
+
+class Recent(Generic[K, V]):
+    """What was looked up last, `limit` entries at most; `added` counts all that were ever kept.
+
+    >>> squares = Recent(2)
+    >>> for n in (1, 2, 3):
+    ...     _ = squares.keep(n, n * n)
+    >>> squares.get(1), squares.get(3), squares.added
+    (None, 9, 3)
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.added = 0
+        # without a lock, which a fork could leave taken: each step on the dictionary is one
+        self._entries: OrderedDict[K, V] = OrderedDict()
+
+    def get(self, key: K) -> V | None:
+        """The value of a key, which is now the one that was looked up last; None without one."""
+        found = self._entries.get(key)
+        if found is not None:
+            with suppress(KeyError):
+                self._entries.move_to_end(key)
+        return found
+
+    def keep(self, key: K, value: V) -> V:
+        """Keep a value, instead of the one that nobody has asked for longest."""
+        self._entries[key] = value
+        self.added += 1
+        with suppress(KeyError):
+            while len(self._entries) > self.limit:
+                self._entries.popitem(last=False)
+        return value
 
 
 def tqdm(iterable: Iterable[T], **kwargs: Any) -> Iterator[T]:

@@ -16,7 +16,7 @@ from tinyfn.codegen import cache
 from tinyfn.device import Buffer, Device, Target
 from tinyfn.dtype import dtypes
 from tinyfn.errors import ScheduleError
-from tinyfn.helpers import BEAM, DEBUG, NATIVE, GlobalCounters, prod
+from tinyfn.helpers import BEAM, DEBUG, NATIVE, GlobalCounters, Recent, prod
 from tinyfn.runtime import copy, search
 from tinyfn.schedule.memory import MemoryPlan
 from tinyfn.uop.ops import Ops, UOp
@@ -64,7 +64,8 @@ class Step:
             self.start(variables)
 
 
-_programs: dict[tuple[UOp, Target, int], Program] = {}
+KEPT = 4096  # programs; those of recordings live as long as these
+_programs: Recent[tuple[UOp, Target, int], Program] = Recent(KEPT)
 
 
 class _Recorders(threading.local):
@@ -115,7 +116,7 @@ def prepare(calls: Sequence[UOp]) -> list[Step]:
 def compile_missing(sinks: Iterable[UOp]) -> None:
     """Compile the kernel graphs that have no program yet, in one batch."""
     target, width = Device[Device.DEFAULT].target, _beam()
-    missing = [s for s in dict.fromkeys(sinks) if (s, target, width) not in _programs]
+    missing = [s for s in dict.fromkeys(sinks) if _programs.get((s, target, width)) is None]
     if not missing:
         return
     generated = [_generate(sink, target, width) for sink in missing]
@@ -124,7 +125,7 @@ def compile_missing(sinks: Iterable[UOp]) -> None:
             print(one.source)
     kernels = cache.fetch([g.source for g in generated])
     for sink, one, kernel in zip(missing, generated, kernels, strict=True):
-        _programs[(sink, target, width)] = Program(one, kernel)
+        _programs.keep((sink, target, width), Program(one, kernel))
 
 
 def _beam() -> int:
@@ -138,17 +139,24 @@ def _generate(sink: UOp, target: Target, width: int) -> codegen.Generated:
 
 def program_of(sink: UOp) -> Program:
     """The compiled program of a kernel graph."""
-    return _programs[(sink, Device[Device.DEFAULT].target, _beam())]
+    key = sink, Device[Device.DEFAULT].target, _beam()
+    found = _programs.get(key)
+    if found is None:  # others have been asked for since it was compiled
+        compile_missing([sink])
+        found = _programs.get(key)
+    assert found is not None
+    return found
 
 
 def unaligned_program_of(sink: UOp) -> Program:
     """The program of a kernel graph for memory at any address: without streaming stores."""
     target = replace(Device[Device.DEFAULT].target, l3_bytes=1 << 60)
     key = sink, target, _beam()
-    if key not in _programs:
+    found = _programs.get(key)
+    if found is None:
         generated = _generate(*key)
-        _programs[key] = Program(generated, cache.fetch([generated.source])[0])
-    return _programs[key]
+        found = _programs.keep(key, Program(generated, cache.fetch([generated.source])[0]))
+    return found
 
 
 def memory_of(argument: UOp) -> tuple[Buffer, ...]:

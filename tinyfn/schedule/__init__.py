@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tinyfn.device import Device
 from tinyfn.errors import BindingError
-from tinyfn.helpers import DEBUG, SPEC
+from tinyfn.helpers import DEBUG, SPEC, Recent
 from tinyfn.schedule.activate import store_activations
 from tinyfn.schedule.check import check_linear
 from tinyfn.schedule.collective import expand_collectives
@@ -47,7 +47,8 @@ class Schedule:
     plan: MemoryPlan
 
 
-_templates: dict[tuple[UOp, str], Template] = {}
+KEPT = 1024  # schedules; what a program runs again and again is far less
+_templates: Recent[tuple[UOp, str], Template] = Recent(KEPT)
 
 
 def build(root: UOp, watch: Watch) -> Template:
@@ -113,14 +114,15 @@ def _is_given(node: UOp) -> bool:
 def template_of_body(body: UOp) -> Template:
     """The schedule of a precompiled body; every output is memory of its own."""
     key = body, Device.DEFAULT
-    if key not in _templates:
+    found = _templates.get(key)
+    if found is None:
         outputs = tuple(o if is_whole(o) else _stored(o) for o in body.src)
         template = build(UOp(Ops.SINK, src=outputs), _watcher())
         results = tuple(
             r.base if r.op is not Ops.UNSHARD else r.src[0].base for r in template.results
         )
-        _templates[key] = replace(template, results=results)
-    return _templates[key]
+        found = _templates.keep(key, replace(template, results=results))
+    return found
 
 
 def _stored(output: UOp) -> UOp:
@@ -138,7 +140,7 @@ def create(roots: Sequence[UOp]) -> Schedule:
     key = canonical, Device.DEFAULT
     template = _templates.get(key)
     if template is None:
-        template = _templates[key] = build(canonical, _watcher())
+        template = _templates.keep(key, build(canonical, _watcher()))
     back = {new: old for old, new in table.items() if old.op is not Ops.BIND}
     return _instantiate(template, roots, back, _bound(sink), variables)
 

@@ -64,7 +64,7 @@ class Step:
             self.start(variables)
 
 
-KEPT = 4096  # programs; those of recordings live as long as these
+KEPT = 2048  # programs; those of recordings live as long as these
 _programs: Recent[tuple[UOp, Target, int], Program] = Recent(KEPT)
 
 

@@ -88,7 +88,7 @@ class Recording:
         way = quick_way(self.plan, self.inputs, self.rings, self.bound)
         self._quick = None if self._overwritten.inputs else way
         self._replaced = [*self.inputs.nodes, *(n for ring in self.rings for n in ring.nodes)]
-        self._direct = isinstance(result, Tensor) and result.uop is self._replaced[-1]
+        self._direct = isinstance(result, Tensor) and [result.uop] == self._replaced[-1:]
         self.work = (*(sum(w) for w in zip(*self.plan.work, strict=True)), kernels)
 
     def replay(self, args: Any, kwargs: Any) -> Any:

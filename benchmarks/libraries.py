@@ -115,4 +115,11 @@ def installed(library: str) -> bool:
 def versions(libraries: list[str]) -> dict[str, str]:
     """Name and version of the packages behind the libraries."""
     packages = dict.fromkeys(name.partition(".")[0] for name in libraries)
-    return {name: importlib.metadata.version(name) for name in packages}
+    return {name: _version(name) for name in packages}
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "a checkout"

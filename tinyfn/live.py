@@ -7,12 +7,13 @@ import itertools
 import sys
 import threading
 import weakref
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from tinyfn import call as calls
 from tinyfn import schedule
+from tinyfn.gradient import history
 from tinyfn.runtime import execute
 from tinyfn.uop import opcodes
 from tinyfn.uop.ops import Ops, UOp, substitute, toposort
@@ -92,11 +93,12 @@ def realize_writes() -> None:
     realize(pending_writes())
 
 
-def realize_new_readers(memories: Container[UOp], since: int) -> int:
+def realize_new_readers(memories: set[UOp], since: int) -> int:
     """Compute what reads memory that a replay overwrites; returns the time for the next look.
 
     Tensors from before `since` were looked at then, and cannot have come to read that memory.
     """
+    history.note_overwritten(memories)
     time = next(_clock)
     known = 0 if since <= changes.rebound else since
     # a key each, and no other allocation: nothing is collected, and so forgotten, on the way
@@ -148,6 +150,7 @@ class Plan:
     """A schedule, and the gradients that nobody can compute any more once it has run."""
 
     schedule: schedule.Schedule
+    writes: history.Writes
     stale: list[Any]
 
 
@@ -155,7 +158,8 @@ def plan(targets: Iterable[UOp]) -> Plan:
     """The schedule that computes the targets and what must run along with them."""
     wanted = _wanted(targets)
     roots = dict.fromkeys([*wanted.roots, *map(_root, wanted.readers)])
-    return Plan(schedule.create(list(roots)), wanted.stale)
+    writes = history.Writes(_overwritten(list(roots)))
+    return Plan(schedule.create(list(roots)), writes, wanted.stale)
 
 
 def _wanted(targets: Iterable[UOp]) -> Wanted:
@@ -203,8 +207,12 @@ def realize_readers(targets: Iterable[UOp]) -> None:
         realize([tensor.uop])
 
 
-def realize(targets: Iterable[UOp], count: bool = True) -> None:
-    """Compute the targets; every live tensor that holds them holds memory afterwards."""
+def realize(targets: Iterable[UOp], count: bool = True, keep_history: bool = False) -> None:
+    """Compute the targets; every live tensor that holds them holds memory afterwards.
+
+    What the targets were computed from is released, unless `keep_history`; that of values on the
+    way, which are stored along with them, is kept for gradients.
+    """
     wanted = list(targets)
     if all(is_stored(node) for node in wanted):
         return
@@ -214,6 +222,11 @@ def realize(targets: Iterable[UOp], count: bool = True) -> None:
     for holder in planned.stale:
         holder.drop_gradient()
     replace_nodes(made.results, pending())
+    history.note_overwritten(planned.writes.filled)
+    if not execute.recorders.active:
+        released = () if keep_history else {_root(node) for node in wanted}
+        kept = [n for n in made.results if _is_kept(n) and n not in released]
+        history.keep(made.results, kept, planned.writes)
 
 
 def _gradients_held_by_their_tensor_only() -> list[tuple[Any, UOp]]:

@@ -1,6 +1,7 @@
 """Gradients: the reverse sweep over the graph, and the gradient of a call, which is a call.
 
-`rules` has one rule an op; `store` has that of memory which was written.
+`rules` has one rule an op; `store` has that of memory which was written, `history` knows what
+memory was computed from.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Any
 
 from tinyfn import call as calls
 from tinyfn.errors import GradientError
+from tinyfn.gradient import history
 from tinyfn.gradient.rules import GRADIENT, NO_GRADIENT
 from tinyfn.gradient.store import gradient_of_store
 from tinyfn.mixin.core import same_shape
@@ -25,7 +27,7 @@ def compute_gradient(root: UOp, root_gradient: UOp, targets: Iterable[UOp]) -> d
 
 def sweep(seeds: dict[UOp, UOp], targets: set[UOp]) -> dict[UOp, UOp]:
     """The reverse sweep: from nodes with given gradients to the targets."""
-    order = toposort(seeds, enter_calls=False)
+    order = history.order(seeds)
     depends: set[UOp] = set()
     for node in order:
         if node in targets or any(s in depends for s in _differentiable(node)):
@@ -44,7 +46,8 @@ def sweep(seeds: dict[UOp, UOp], targets: set[UOp]) -> dict[UOp, UOp]:
             found[node] = g
         if any(s in depends for s in _differentiable(node)):
             _spread(gradients, depends, _step(node, g, pending))
-    return found
+    known = history.in_memory(order)
+    return dict(zip(found, substitute(found.values(), known), strict=True)) if known else found
 
 
 def _differentiable(node: UOp) -> Sequence[UOp]:
@@ -55,7 +58,8 @@ def _differentiable(node: UOp) -> Sequence[UOp]:
         return node.src[1:]
     if node.op is Ops.STORE:
         return node.src[1:2]
-    return node.src
+    came_from = history.find(node)
+    return (came_from.seen,) if came_from else node.src
 
 
 def _step(node: UOp, g: UOp, pending: dict[UOp, dict[int, UOp]]) -> list[tuple[UOp, UOp]]:
@@ -70,6 +74,9 @@ def _step(node: UOp, g: UOp, pending: dict[UOp, dict[int, UOp]]) -> list[tuple[U
             waiting[slot] = waiting[slot] + g if slot in waiting else g
             return []
         return list(gradient_of_store(node, g).items())
+    came_from = history.find(node)
+    if came_from is not None:
+        return [(came_from.seen, g)]
     gradient_rule = GRADIENT.get(node.op)
     if gradient_rule is None:
         return []

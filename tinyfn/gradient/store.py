@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tinyfn.errors import GradientError
+from tinyfn.gradient.history import find
 from tinyfn.gradient.rules import GRADIENT
 from tinyfn.uop.ops import Ops, UOp
 
@@ -19,7 +20,7 @@ def gradient_of_store(node: UOp, g: UOp) -> dict[UOp, UOp]:
             found[value] = through
         g = _zeroed(view, node.src[0], g)
     memory = node.src[0]
-    if memory.op is not Ops.BUFFER or memory.arg.kind == "data":
+    if memory.op is not Ops.BUFFER or memory.arg.kind == "data" or find(memory):
         found[memory] = g
     return found
 

@@ -8,13 +8,13 @@ from typing import Any, Self
 from tinyfn import live
 from tinyfn.attention import attention
 from tinyfn.errors import ArgumentError, GradientError, ShapeError
-from tinyfn.gradient import compute_gradient
+from tinyfn.gradient import compute_gradient, history
 from tinyfn.helpers import TRAINING, Context, prod
 from tinyfn.mixin.core import same_shape
 from tinyfn.tensor.data import views_of
 from tinyfn.tensor.exchange import Exchange
 from tinyfn.uop.info import CallInfo
-from tinyfn.uop.ops import Ops, UOp, toposort
+from tinyfn.uop.ops import Ops, UOp
 
 
 class _Mode(type):
@@ -133,7 +133,7 @@ class Tensor(Exchange, metaclass=_Mode):
 
     def backward(self, gradient: Tensor | None = None) -> Self:
         """Add the gradients of this tensor to `.grad` of every live float tensor it depends on."""
-        below = set(toposort([self.uop], enter_calls=False))
+        below = set(history.order([self.uop]))
         holders = [t for t in live.tensors() if t.uop in below and _takes_gradient(t.uop)]
         root = self._root_gradient(gradient)
         found = compute_gradient(self.uop, root, [t.uop for t in holders])

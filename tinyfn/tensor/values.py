@@ -32,13 +32,15 @@ class Values(Placement):
     def realize(self, *lst: Self, do_update_stats: bool = True) -> Self:
         """Compute this tensor and the others together; returns this one."""
         refuse_while_capturing("realize()")
-        every = [self, *lst]
+        self._compute([self, *lst], do_update_stats, keep_history=False)
+        return self
+
+    def _compute(self, every: list[Self], count: bool, keep_history: bool) -> None:
         try:
-            live.realize([t.uop for t in every], count=do_update_stats)
+            live.realize([t.uop for t in every], count, keep_history)
         except BindingError:  # values of another binding, that have to be computed before?
             live.realize_readers([t.uop for t in every])
-            live.realize([t.uop for t in every], count=do_update_stats)
-        return self
+            live.realize([t.uop for t in every], count, keep_history)
 
     def numpy(self) -> Any:
         """The values as a numpy array of their own (bfloat16 and fp8 as float32)."""
@@ -48,8 +50,10 @@ class Values(Placement):
     def _stored_values(self) -> Any:
         """The values as an array of their own in the storage dtype."""
         refuse_while_capturing("reading values")
-        stored = self._of(stored_whole(self.uop)).realize()
-        stored = self._of(stored_whole(stored.uop)).realize()
+        stored = self
+        for _ in range(2):  # memory that is a view after all has to be stored once more
+            stored = self._of(stored_whole(stored.uop))
+            self._compute([stored], count=True, keep_history=True)
         sizes = tuple(size_value(s) for s in self.shape)
         cut = tuple(slice(0, n) for n in sizes)
         return np.array(host_array(stored.uop)[cut], copy=True).reshape(sizes)

@@ -165,3 +165,73 @@ def test_gradients_are_differences(name):
 )
 def test_gradients_at_the_edges_are_torchs(function, x, expected):
     np.testing.assert_allclose(gradient_of(function, np.array([x])), [expected], rtol=1e-6)
+
+
+INF, NAN = math.inf, math.nan
+EDGES = {
+    "asin": ([-0.0, 1.0, -1.0], [-0.0, math.pi / 2, -math.pi / 2], [1.0, INF, INF]),
+    "acos": ([1.0, -1.0], [0.0, math.pi], [-INF, -INF]),
+    "atan": ([-0.0, INF, -INF], [-0.0, math.pi / 2, -math.pi / 2], [1.0, 0.0, 0.0]),
+    "asinh": ([-0.0, INF, 3e38], [-0.0, INF, 89.28999], [1.0, 0.0, 0.0]),
+    "acosh": ([1.0, 3e38, INF], [0.0, 89.28999, INF], [INF, 0.0, 0.0]),
+    "sinh": (
+        [-0.0, -89.0, 1e4, -INF],
+        [-0.0, -2.2448062e38, INF, -INF],
+        [1, 2.2448062e38, INF, INF],
+    ),
+    "cosh": (
+        [0.0, -89.0, 1e4, -INF],
+        [1.0, 2.2448062e38, INF, INF],
+        [0, -2.2448062e38, INF, -INF],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_values_and_gradients_at_the_edges_of_a_domain(name):
+    values, expected, slopes = EDGES[name]
+    x = Tensor(values)
+    y = getattr(x, name)()
+    y.sum().backward()
+    np.testing.assert_allclose(y.numpy(), expected, rtol=1e-6)
+    np.testing.assert_array_equal(np.signbit(y.numpy()), np.signbit(np.float32(expected)))
+    np.testing.assert_allclose(x.grad.numpy(), slopes, rtol=1e-6, atol=1e-37)
+
+
+def slopes(function, *values):
+    tensors = [Tensor(v) for v in values]
+    function(*tensors).sum().backward()
+    return [t.grad.numpy() for t in tensors]
+
+
+def test_a_negative_power_has_its_gradient_at_zero_and_infinity():
+    (g,) = slopes(lambda x: x**-2, [0.0, -0.0, INF, 2.0])
+    np.testing.assert_array_equal(g, [-INF, INF, 0.0, -0.25])
+    assert (Tensor([1e20]) ** -2).numpy() == np.float32(1e-40)
+
+
+def test_standard_deviation_of_equal_elements_has_gradient_0():
+    rows = [[1.0, 1.0, 1.0], [1.0, 2.0, 3.0]]
+    (g,) = slopes(lambda x: x.std(1), rows)
+    np.testing.assert_allclose(g, [[0, 0, 0], [-0.5, 0, 0.5]], atol=1e-6)
+    (g,) = slopes(lambda x: x.std_mean(1)[0], rows)
+    np.testing.assert_allclose(g, [[0, 0, 0], [-0.5, 0, 0.5]], atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_an_extreme_that_is_nan_has_gradient_nan(name):
+    (g,) = slopes(lambda x: getattr(x, name)(1), [[1.0, NAN, 2.0], [3.0, 3.0, 3.0]])
+    np.testing.assert_allclose(g, [[NAN] * 3, [1 / 3] * 3], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+def test_both_sides_of_an_extreme_beside_nan_have_gradient_1(name):
+    found = slopes(lambda x, y: getattr(x, name)(y), [NAN, 1.0, NAN, 1.0], [1.0, NAN, NAN, 1.0])
+    np.testing.assert_array_equal(found, [[1, 1, 1, 0.5]] * 2)
+
+
+def test_logcumsumexp_of_minus_infinity_is_the_identity_of_its_first_element():
+    (g,) = slopes(lambda x: x.logcumsumexp(0)[0], [-INF, 1.0, 2.0])
+    np.testing.assert_array_equal(g, [1, 0, 0])
+    (g,) = slopes(lambda x: x.logcumsumexp(0), [3e38, -3e38, 0.0])
+    np.testing.assert_array_equal(g, [3, 0, 0])

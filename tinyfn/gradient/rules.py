@@ -119,15 +119,14 @@ def div(node: UOp, g: UOp) -> Gradients:
 
 @rule(Ops.MAX, Ops.MIN)
 def extreme(node: UOp, g: UOp) -> Gradients:
-    """The chosen side gets the gradient; equal sides half each."""
+    """The chosen side gets the gradient; equal sides half each, both all of it beside NaN."""
     x, y = node.src
-    half, zero = g * 0.5, _like(g, 0.0)
-    tie = x._alu("CMPEQ", y)
-    first = y._alu("CMPLT", x) if node.op is Ops.MAX else x._alu("CMPLT", y)
-    second = x._alu("CMPLT", y) if node.op is Ops.MAX else y._alu("CMPLT", x)
+    half, tie = g * 0.5, x._alu("CMPEQ", y)
+    less = x._alu("CMPLT", y), y._alu("CMPLT", x)
+    first, second = less if node.op is Ops.MAX else reversed(less)
     return (
-        tie._alu("WHERE", half, first._alu("WHERE", g, zero)),
-        tie._alu("WHERE", half, second._alu("WHERE", g, zero)),
+        tie._alu("WHERE", half, _zero_where(first, g)),
+        tie._alu("WHERE", half, _zero_where(second, g)),
     )
 
 
@@ -222,7 +221,10 @@ def _arguments(node: UOp) -> tuple[Any, ...]:
 
 @rule(Ops.REDUCE_AXIS)
 def reduce_axis(node: UOp, g: UOp) -> Gradients:
-    """Sum: spread. Extremes: spread evenly over those that are equal to it. Product: see below."""
+    """Sum: spread. Extremes: spread evenly over those that are equal to it. Product: see below.
+
+    Nothing is equal to NaN: the gradient of such an extreme is NaN (0 times 1/0).
+    """
     x = node.src[0]
     spread = g._move("EXPAND", x.shape)
     if node.arg.op is Ops.ADD:
@@ -232,7 +234,7 @@ def reduce_axis(node: UOp, g: UOp) -> Gradients:
     chosen = x._alu("CMPEQ", node._move("EXPAND", x.shape))
     count = chosen.cast(dtypes.float32)._reduce("ADD", node.arg.axes).cast(g.dtype)
     share = (g / count)._move("EXPAND", x.shape)
-    return (chosen._alu("WHERE", share, _like(share, 0.0)),)
+    return (chosen._alu("WHERE", share, share * 0.0),)
 
 
 def _product_of_others(node: UOp) -> UOp:

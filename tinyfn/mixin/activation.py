@@ -128,18 +128,28 @@ class ActivationMixin(IndexingMixin):
 
     # *** hyperbolic and inverse functions ***
 
+    def _exp_half(self) -> tuple[Self, Self, Self]:
+        """Whether |x| is so large that e^-|x| does not count, |x|, and e^|x| / 2 where it is.
+
+        e^(|x| - 1) e / 2: the difference is exact, and neither it nor its gradient overflows early.
+        """
+        size = (self < 0).where(-self, self)
+        large = size > 20.0
+        return large, size, (large.where(size, 1.0) - 1.0).exp() * (math.e / 2)
+
     def sinh(self) -> Self:
-        """The hyperbolic sine: 2 sinh(x/2) cosh(x/2), so that nothing overflows too early."""
-        half = self.mul(0.5)
-        sine = half._alu("EXPM1").sub(half.neg()._alu("EXPM1"))
-        cosine = half.exp().add(half.neg().exp())
-        return sine.mul(0.5).mul(cosine)
+        """The hyperbolic sine."""
+        x = self._as_float()
+        large, _, far = x._exp_half()
+        near = large.where(0.0, x)
+        near = (near._alu("EXPM1") - near.neg()._alu("EXPM1")) * 0.5
+        return large.where((x < 0).where(-far, far), near)
 
     def cosh(self) -> Self:
         """The hyperbolic cosine."""
-        root = self.mul(0.5).exp()
-        inverse = root.reciprocal()
-        return root.mul(0.5).mul(root).add(inverse.mul(0.5).mul(inverse))
+        large, size, far = self._as_float()._exp_half()
+        near = large.where(0.0, size)
+        return large.where(far, (near.exp() + near.neg().exp()) * 0.5)
 
     def asinh(self) -> Self:
         """The inverse hyperbolic sine."""
@@ -151,12 +161,15 @@ class ActivationMixin(IndexingMixin):
         near = (small + small * small / (1.0 + (small * small + 1.0).sqrt()))._alu("LOG1P")
         far = huge.where(size, 1.0).log() + math.log(2.0)
         found = huge.where(far, near)
-        return negative.where(-found, found)
+        return x.eq(0).where(x, negative.where(-found, found))  # -0.0 stays
 
     def acosh(self) -> Self:
         """The inverse hyperbolic cosine; NaN below 1."""
-        above = self._as_float().sub(1.0)
-        return (above + above.sqrt() * (above + 2.0).sqrt())._alu("LOG1P")
+        x = self._as_float()
+        huge = x > 1e9
+        above = huge.where(1.0, x) - 1.0
+        near = (above + above.sqrt() * (above + 2.0).sqrt())._alu("LOG1P")
+        return huge.where(huge.where(x, 1.0).log() + math.log(2.0), near)
 
     def atanh(self) -> Self:
         """The inverse hyperbolic tangent; NaN outside of -1 to 1."""
@@ -183,20 +196,23 @@ class ActivationMixin(IndexingMixin):
         total = self._bit((-1) ** terms / (2 * terms + 1))._broadcast_to(self.shape)
         for k in reversed(range(1, terms)):
             total = total * square + (-1) ** k / (2 * k + 1)
-        return (t + t * (square * total)) * 4.0
+        return t.eq(0).where(t, t + t * (square * total)) * 4.0  # -0.0 stays
 
     def asin(self) -> Self:
         """The arcsine, by the tangent of half the angle; NaN outside of -1 to 1."""
         x = self._as_float()
         if x.dtype.itemsize < 4:
             return x.float().asin().cast(x.dtype)
-        root = ((1.0 - x) * (x + 1.0)).sqrt()
-        return (x / (root + 1.0))._atan_below_one() * 2.0
+        cosine = (1.0 - x).sqrt() * (x + 1.0).sqrt()
+        return (x / (cosine + 1.0))._atan_below_one() * 2.0
 
     def acos(self) -> Self:
-        """The arccosine: twice the arctangent of sqrt((1 - x) / (1 + x))."""
+        """The arccosine, by the tangent of a quarter of the angle; NaN outside of -1 to 1."""
         x = self._as_float()
-        return ((1.0 - x) / (x + 1.0)).sqrt().atan() * 2.0
+        if x.dtype.itemsize < 4:
+            return x.float().acos().cast(x.dtype)
+        quarter = (1.0 - x).sqrt() / ((x + 1.0).sqrt() + math.sqrt(2.0))
+        return quarter._atan_below_one() * 4.0
 
     def sequential(self, ll: list[Any]) -> Any:
         """The functions of a list applied one after the other."""

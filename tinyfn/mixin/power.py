@@ -42,8 +42,8 @@ class PowerMixin(ElementwiseMixin):
         if n in (0.5, -0.5):
             return x._alu("SQRT" if n > 0 else "RSQRT")
         if 0 < abs(n) <= EXACT and n == int(n):
-            power = x._multiplied(abs(int(n)))
-            return power if n > 0 else power._alu("RECIP")
+            # 1/x first: (x^n)'s gradient is 0 * inf where x is 0 or infinite
+            return (x if n > 0 else x._alu("RECIP"))._multiplied(abs(int(n)))
         return x._alu("POW", self._constant(n, kind))
 
     def _to_whole(self, n: int) -> Self:

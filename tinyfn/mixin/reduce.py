@@ -156,14 +156,19 @@ class ReduceMixin(OperatorMixin):
 
     def std(self, axis: Axes = None, keepdim: bool = False, correction: int = 1) -> Self:
         """The standard deviation: the root of `var`."""
-        return self.var(axis, keepdim, correction).sqrt()
+        return self.var(axis, keepdim, correction)._root_of_variance()
+
+    def _root_of_variance(self) -> Self:
+        """The square root, with gradient 0 at 0, where the root itself has none."""
+        zero = self.eq(0)
+        return zero.where(0.0, zero.where(1.0, self).sqrt())
 
     def std_mean(
         self, axis: Axes = None, keepdim: bool = False, correction: int = 1
     ) -> tuple[Self, Self]:
         """The standard deviation and the mean."""
         var, mean = self.var_mean(axis, keepdim, correction)
-        return var.sqrt(), mean
+        return var._root_of_variance(), mean
 
     # *** places ***
 

@@ -30,7 +30,9 @@ class ScanMixin(NormaliseMixin):
         while step < size:
             pairs: list[tuple[int, int]] = [(0, 0)] * self.ndim
             pairs[place] = (step, -step)
-            x = combine(x._pad_constant(pairs, neutral), x)
+            # the first ones have nothing before them: no gradient goes to the neutral element
+            behind = self._iota_along(place, self.ndim, size) >= step
+            x = behind.where(combine(x._pad_constant(pairs, neutral), x), x)
             step *= 2
             x = x.contiguous() if step < size else x
         return x

@@ -92,13 +92,14 @@ class Eager(OpMixin):
         mask = inside.reshape(inside.shape + (1,) * (self.ndim - axis - 1))
         return Eager(np.where(mask, taken, taken.dtype.type(0)))
 
-    def _scatter_add(self, index: Eager, values: Eager, axis: int) -> Eager:
+    def _scatter(self, name: str, index: Eager, values: Eager, axis: int) -> Eager:
         assert values.shape == (*self.shape[:axis], *index.shape, *self.shape[axis + 1 :])
         total = np.moveaxis(self.array, axis, 0).copy()
         places = index.array.reshape(-1)
         rows = values.array.reshape((*self.shape[:axis], places.size, *self.shape[axis + 1 :]))
         inside = (places >= 0) & (places < self.shape[axis])
-        np.add.at(total, places[inside], np.moveaxis(rows, axis, 0)[inside])
+        combine = {"ADD": np.add, "MUL": np.multiply, "MAX": np.maximum, "MIN": np.minimum}[name]
+        combine.at(total, places[inside], np.moveaxis(rows, axis, 0)[inside])
         return Eager(np.moveaxis(total, 0, axis))
 
     def _scan(

@@ -93,6 +93,11 @@ FUNCTIONS = {
     "scatter": lambda x: x.scatter(1, like(x, INDEX), x[:2, :3] * 2).square(),
     "scatter add": lambda x: x.scatter(1, like(x, INDEX), x[:2, :3] * 2, "add").square(),
     "scatter amax": lambda x: x.scatter_reduce(1, like(x, INDEX), x[:2, :3] * 2, "amax").square(),
+    "scatter amin": lambda x: x.scatter_reduce(
+        1, like(x, INDEX), x[:2, :3] * 2, "amin", include_self=False
+    ).square(),
+    "scatter mean": lambda x: x.scatter_reduce(1, like(x, INDEX), x[:2, :3] * 2, "mean").square(),
+    "scatter prod": lambda x: x.scatter(1, like(x, INDEX), x[:2, :3] * 2, "multiply").square(),
     "sort": lambda x: x.sort(1)[0] * like(x, np.arange(4.0)),
     "cat": lambda x: x.cat(x * 2, x[:1], dim=0).square(),
     "stack": lambda x: x.stack(x * 3, dim=1).square(),
@@ -235,3 +240,22 @@ def test_logcumsumexp_of_minus_infinity_is_the_identity_of_its_first_element():
     np.testing.assert_array_equal(g, [1, 0, 0])
     (g,) = slopes(lambda x: x.logcumsumexp(0), [3e38, -3e38, 0.0])
     np.testing.assert_array_equal(g, [3, 0, 0])
+
+
+def test_a_scattered_product_divides_by_no_zero():
+    index = Tensor([0, 0, 1, 1, 2, 7])
+    table, values = slopes(
+        lambda x, y: x.scatter_reduce(0, index, y, "prod"),
+        [2.0, 0.0, 0.0, 5.0],
+        [3.0, 0.0, 4.0, 5.0, 0.0, 6.0],
+    )
+    np.testing.assert_array_equal(table, [0, 20, 0, 1])
+    np.testing.assert_array_equal(values, [0, 6, 0, 0, 0, 0])
+
+
+def test_equal_scattered_extremes_share_the_gradient():
+    table, values = slopes(
+        lambda x, y: x.scatter_reduce(0, Tensor([0, 0, 1]), y, "amax"), [4.0, 1.0], [4.0, 4.0, 2.0]
+    )
+    np.testing.assert_allclose(table, [1 / 3, 0], rtol=1e-6)
+    np.testing.assert_allclose(values, [1 / 3, 1 / 3, 1], rtol=1e-6)

@@ -70,7 +70,7 @@ def test_shapes_of_the_rest():
     index = buffer(4, 5, dtype=dtypes.int32)
     assert a._gather(index, 1).shape == (2, 4, 5)
     assert a._gather(index, 0).shape == (4, 5, 3)
-    assert a._scatter_add(index, buffer(2, 4, 5), 1).shape == (2, 3)
+    assert a._scatter("ADD", index, buffer(2, 4, 5), 1).shape == (2, 3)
     assert a.after(a.store(b)).shape == (2, 3)
     assert a.store(b).shape is None
     memory = UOp.placeholder((2, 3, 4), dtypes.float32, 0)

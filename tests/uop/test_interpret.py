@@ -332,13 +332,22 @@ def test_scatter_add(graph: Graph):
     a = graph.data([[1, 1, 1], [2, 2, 2]])
     index = graph.data([0, 2, 0, 5], dtypes.int32)
     added = graph.data([[1, 10, 100, 7], [2, 20, 200, 7]])
-    same(graph(a._scatter_add(index, added, 1)), [[102, 1, 11], [204, 2, 22]], "float32")
+    same(graph(a._scatter("ADD", index, added, 1)), [[102, 1, 11], [204, 2, 22]], "float32")
     same(graph(a), [[1, 1, 1], [2, 2, 2]])
     rows = graph.data([[1, 2, 3], [4, 5, 6], [7, 8, 9]])
     same(
-        graph(a._scatter_add(graph.data([1, -1, 1], dtypes.int32), rows, 0)),
+        graph(a._scatter("ADD", graph.data([1, -1, 1], dtypes.int32), rows, 0)),
         [[1, 1, 1], [10, 12, 14]],
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("MUL", [12, 1, 3]), ("MAX", [4, 1, 3]), ("MIN", [1, 1, -2])]
+)
+def test_scatter_of_other_ops(graph: Graph, name, expected):
+    table, index = graph.data([1, 1, 1]), graph.data([0, 2, 0, 5, 2, -1], dtypes.int32)
+    values = graph.data([3, 3, 4, 9, -2 if name == "MIN" else 1, 9])
+    same(graph(table._scatter(name, index, values, 0)), expected)
 
 
 def test_markers_pass_values_on(graph: Graph):

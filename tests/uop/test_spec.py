@@ -19,6 +19,7 @@ from tinyfn.uop.ops import (
     ParamInfo,
     ReduceInfo,
     ScanInfo,
+    ScatterInfo,
     SortInfo,
     UOp,
     VariableInfo,
@@ -27,6 +28,7 @@ from tinyfn.uop.spec_memory import LOOPS, MEMORY
 from tinyfn.uop.spec_values import VALUES
 
 F, W, B, I32 = dtypes.float32, dtypes.weakint, dtypes.bool, dtypes.int32
+SUM_AT_1 = ScatterInfo(Ops.ADD, 1)
 TWO = ("CPU", "CPU:1")
 
 
@@ -107,7 +109,11 @@ BROKEN_VALUES: list[tuple[str, Callable[[], UOp], str]] = [
     ("reduce_fits", lambda: node(Ops.REDUCE_AXIS, F, a, arg=ReduceInfo(Ops.ADD, (2,))), "axes"),
     ("gather_fits", lambda: node(Ops.GATHER, F, a, b, arg=0), "index of dtypes.float32"),
     ("gather_fits", lambda: node(Ops.GATHER, F, a, index, arg=2), "axis 2"),
-    ("gather_fits", lambda: node(Ops.SCATTER_ADD, F, a, index, a, arg=1), r"shape \(2, 5\)"),
+    (
+        "gather_fits",
+        lambda: node(Ops.SCATTER, F, a, index, a, arg=ScatterInfo(Ops.ADD, 1)),
+        r"shape \(2, 5\)",
+    ),
     ("scan_fits", lambda: node(Ops.SCAN, F, a, arg=ScanInfo(Ops.SUB, 0)), "got SUB"),
     ("scan_fits", lambda: node(Ops.SCAN, F, a, arg=ScanInfo(Ops.FMA, 0)), "1 sources for FMA"),
     ("scan_fits", lambda: node(Ops.SCAN, I32, a, arg=ScanInfo(Ops.ADD, 0)), "dtypes.int32"),
@@ -255,7 +261,7 @@ def test_bodies_are_checked():
 
 
 def test_sound_graphs_pass():
-    index_row = a._gather(index, 1)._scatter_add(buffer(4, dtype=I32), buffer(2, 4), 1)
+    index_row = a._gather(index, 1)._scatter("ADD", buffer(4, dtype=I32), buffer(2, 4), 1)
     assert index_row.shape == (2, 5)
     cut = buffer(8)._move("SHRINK", (0, n.bind(3)))
     gate = a._alu("CMPLT", b)

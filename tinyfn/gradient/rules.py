@@ -293,13 +293,49 @@ def gather(node: UOp, g: UOp) -> Gradients:
     """What was taken gets its gradient added, in order."""
     table, index = node.src
     zeros = UOp.const(0.0, g.dtype)._move("RESHAPE", (1,) * len(table.shape))
-    return zeros._move("EXPAND", table.shape)._scatter_add(index, g, node.arg), None
+    return zeros._move("EXPAND", table.shape)._scatter("ADD", index, g, node.arg), None
 
 
-@rule(Ops.SCATTER_ADD)
-def scatter_add(node: UOp, g: UOp) -> Gradients:
-    """What was added gets the gradient of its place."""
-    return g, None, g._gather(node.src[1], node.arg)
+@rule(Ops.SCATTER)
+def scatter(node: UOp, g: UOp) -> Gradients:
+    """Sum: what was added gets the gradient of its place. Extremes: as for a reduction.
+
+    Product: the others' product; zeros are counted, so that nothing is divided by 0.
+    """
+    table, index, values = node.src
+    op, axis = node.arg.op, node.arg.axis
+    if op is Ops.ADD:
+        return g, None, g._gather(index, axis)
+    if op in (Ops.MAX, Ops.MIN):
+        own, hit = table._alu("CMPEQ", node), values._alu("CMPEQ", node._gather(index, axis))
+        count = own.cast(dtypes.float32)._scatter("ADD", index, hit.cast(dtypes.float32), axis)
+        share = g / count.cast(g.dtype)
+        given = share._gather(index, axis)
+        return (
+            own._alu("WHERE", share, share * 0.0),
+            None,
+            hit._alu("WHERE", given, given * 0.0),
+        )
+    return _gradients_of_scattered_product(node, g)
+
+
+def _gradients_of_scattered_product(node: UOp, g: UOp) -> Gradients:
+    table, index, values = node.src
+    axis, zero, one = node.arg.axis, _like(node, 0.0), _like(node, 1.0)
+    is_zero = [x._alu("CMPEQ", zero) for x in (table, values)]
+    safe = [z._alu("WHERE", one, x) for z, x in zip(is_zero, (table, values), strict=True)]
+    number = [z.cast(dtypes.float32) for z in is_zero]
+    product = safe[0]._scatter("MUL", index, safe[1], axis)
+    zeros = number[0]._scatter("ADD", index, number[1], axis)
+    here = product, zeros, g
+    there = tuple(x._gather(index, axis) for x in here)
+    found = []
+    for (all_of_them, zeros_of_them, given), own, its_zeros in zip(
+        (here, there), safe, number, strict=True
+    ):
+        alone = zeros_of_them._alu("CMPEQ", its_zeros)
+        found.append(given * alone._alu("WHERE", all_of_them / own, zero))
+    return found[0], None, found[1]
 
 
 # *** memory, order, devices ***

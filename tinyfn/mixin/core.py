@@ -70,8 +70,8 @@ class Core:
         """Elements along an axis by number; a number out of range reads 0."""
 
     @abstractmethod
-    def _scatter_add(self, index: Self, values: Self, axis: int) -> Self:
-        """This with values added along an axis at their numbers, in order."""
+    def _scatter(self, name: str, index: Self, values: Self, axis: int) -> Self:
+        """This combined by ADD, MUL, MAX or MIN with values at their numbers along an axis."""
 
     @abstractmethod
     def _scan(

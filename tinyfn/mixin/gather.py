@@ -92,8 +92,10 @@ class GatherMixin(ScanMixin):
             return self._scatter_sum(axis, index, values)
         if reduce == "multiply":
             return self.scatter_reduce(axis, index, values, "prod")
-        writer, touched = self._last_writer(axis, index)
-        return touched.where(values._taken(axis, writer), self)
+        numbers, flat, given = self._flattened(axis, index, values)
+        nobody = self._full(flat.shape, -1, dtypes.int32)
+        writer = nobody._scatter("MAX", numbers, self._iota_along(0, 1, numbers.shape[0]), 0)
+        return (writer >= 0).where(given._gather(writer, 0), flat)._reshaped(self.shape)
 
     def _check_scatter(self, dim: int, index: Self, src: Any) -> tuple[int, Self]:
         axis = self._check_index("scatter", dim, index)
@@ -112,38 +114,17 @@ class GatherMixin(ScanMixin):
             )
         return axis, src.shrink_to(index.shape)
 
+    def _flattened(self, axis: int, index: Self, values: Self) -> tuple[Self, Self, Self]:
+        """The numbers in the flat tensor that an index means, the flat tensor, the flat values."""
+        n = count(index.shape)
+        numbers = self._flat_numbers(axis, index)._reshaped((n,))
+        return numbers, self._reshaped((count(self.shape),)), values._reshaped((n,))
+
     def _scatter_sum(self, axis: int, index: Self, values: Self) -> Self:
-        numbers = self._flat_numbers(axis, index)
-        flat, n = self._reshaped((count(self.shape),)), count(index.shape)
-        if flat.dtype.kind == "bool":
+        if self.dtype.kind == "bool":
             raise DTypeError("bools cannot be added up; cast them to int")
-        found = flat._scatter_add(numbers._reshaped((n,)), values._reshaped((n,)), 0)
-        return found._reshaped(self.shape)
-
-    def _matches(self, axis: int, index: Self) -> Self:
-        """Which entry of the index (last axis) writes to which element."""
-        number = index._wrapped(self.shape[axis])._move_axes([axis], self.ndim - 1).unsqueeze(axis)
-        pairs = [
-            (0, 0 if i in (axis, self.ndim) else self.shape[i] - number.shape[i])
-            for i in range(self.ndim + 1)
-        ]
-        outside = number._pad_constant(pairs, -1)
-        return outside.eq(self._iota_along(axis, self.ndim + 1, self.shape[axis]))
-
-    def _last_writer(self, axis: int, index: Self) -> tuple[Self, Self]:
-        """The last entry of the index that writes to each element, and whether there is one."""
-        matches = self._matches(axis, index)
-        numbers = self._iota_along(self.ndim, self.ndim + 1, index.shape[axis])
-        writer = matches.where(numbers, -1)._reduced("MAX", (self.ndim,), False)
-        return writer, writer >= 0
-
-    def _taken(self, axis: int, number: Self) -> Self:
-        """Elements by number along an axis, padded to the shape of the numbers beside it."""
-        pairs = [
-            (0, 0 if i == axis else n - s)
-            for i, (s, n) in enumerate(zip(self.shape, number.shape, strict=True))
-        ]
-        return self._pad_constant(pairs, 0).gather(axis, number.maximum(0))
+        numbers, flat, given = self._flattened(axis, index, values)
+        return flat._scatter("ADD", numbers, given, 0)._reshaped(self.shape)
 
     def scatter_reduce(
         self, dim: int, index: Self, src: Self, reduce: str, include_self: bool = True
@@ -164,28 +145,21 @@ class GatherMixin(ScanMixin):
             found = vector.scatter_reduce(dim, places, _as_vector(src), reduce, include_self)
             return found.squeeze(0)
         axis, values = self._check_scatter(dim, index, src)
-        matches = self._matches(axis, index)
-        touched = matches._reduced("MAX", (self.ndim,), False)
-        if reduce in ("sum", "mean"):
-            start = self if include_self else touched.where(0, self)
-            total = start._scatter_sum(axis, index, values)
-            if reduce == "sum":
-                return total
-            number = matches.cast(dtypes.int32)._reduced("ADD", (self.ndim,), False)
+        op = {"prod": "MUL", "amax": "MAX", "amin": "MIN"}.get(reduce, "ADD")
+        if op == "ADD" and include_self and reduce == "sum":
+            return self._scatter_sum(axis, index, values)
+        numbers, flat, given = self._flattened(axis, index, values)
+        ones = self._full(given.shape, 1, dtypes.int32)
+        number = self._full(flat.shape, 0, dtypes.int32)._scatter("ADD", numbers, ones, 0)
+        touched = number > 0
+        start = flat if include_self else touched.where(self._neutral(op), flat)
+        found = start._scatter(op, numbers, given, 0)
+        if reduce == "mean":
             number = number.add(1) if include_self else number.maximum(1)
-            mean = total.div(number, rounding_mode=None if self.dtype.kind == "float" else "floor")
-            return touched.where(mean.cast(self.dtype), self)
-        op = {"prod": "MUL", "amax": "MAX", "amin": "MIN"}[reduce]
-        rows = values._move_axes([axis], self.ndim - 1).unsqueeze(axis)
-        pairs = [
-            (0, m - r if i != axis else 0)
-            for i, (m, r) in enumerate(zip(matches.shape, rows.shape, strict=True))
-        ]
-        spread = rows._pad_constant(pairs, 0)
-        found = matches.where(spread, self._neutral(op))._reduced(op, (self.ndim,), False)
-        if not include_self:
-            return touched.where(found, self)
-        return touched.where(self._alu(op, found), self)
+            exact = self.dtype.kind == "float"
+            mean = found.div(number, rounding_mode=None if exact else "floor")
+            found = touched.where(mean.cast(self.dtype), flat)
+        return found._reshaped(self.shape)
 
     # *** one-hot and masks ***
 
@@ -246,7 +220,7 @@ class GatherMixin(ScanMixin):
         target = self.where(rank, number)
         numbers = self._iota_along(0, 1, n)
         blank = self._full((number,), -1, numbers.dtype)
-        return blank._scatter_add(target, numbers.add(1), 0)
+        return blank._scatter("ADD", target, numbers.add(1), 0)
 
 
 def _as_vector(x: Any) -> Any:

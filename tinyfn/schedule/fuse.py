@@ -51,7 +51,7 @@ class Fuser:
         return self.kernels[node]
 
     def _build(self, node: UOp) -> list[Kernel]:
-        if node.op is Ops.SCATTER_ADD:
+        if node.op is Ops.SCATTER:
             return self._scatter(node)
         if node.op is Ops.ARGSORT:
             return self._in_steps(node, sorting_steps(node, self.places))
@@ -158,9 +158,9 @@ class Fuser:
         return Kernel(node, sink, list(lowering.slots), list(lowering.reads), lowering.loads)
 
     def _scatter(self, node: UOp) -> list[Kernel]:
-        """Copy the table, then add the values in the order of the index."""
+        """Copy the table, then put in the values in the order of the index."""
         table, chosen, values = node.src
-        axis = node.arg
+        op, axis = node.arg.op, node.arg.axis
         place = self.places.temporary(node)
         first = Lowering(self.cuts, self.places)
         first.parameter(place)
@@ -185,13 +185,13 @@ class Fuser:
         if valid is not None:
             offset = UOp(Ops.WHERE, dtypes.weakint, (valid, offset, INVALID))
         target = UOp(Ops.INDEX, place.dtype, (low.parameter(place), offset))
-        total = UOp(Ops.ADD, place.dtype, (target, low.value(values, every)))
+        total = UOp(op, place.dtype, (target, low.value(values, every)))
         loops = [r for r in every if r is not ZERO]
         inner = [r for r in loops if r.arg[1] is AxisType.LOOP]
         serial = [r for r in loops if r.arg[1] is not AxisType.LOOP]
         outer = [r for r in inner if r in every[:axis]]
         rest = [r for r in inner if r not in outer]
-        name = "_".join(["scatter_add", *(str(_length(r)) for r in loops)])
+        name = "_".join([f"scatter_{op.name.lower()}", *(str(_length(r)) for r in loops)])
         sink = target.store(total).end(*outer, *serial, *rest).sink(arg=KernelInfo(name=name))
         reads = list(low.reads)
         return [init, Kernel(node, sink, list(low.slots), reads, low.loads)]

@@ -13,7 +13,7 @@ from tinyfn.uop.info import BufferInfo
 from tinyfn.uop.ops import Ops, UOp
 
 # they are stored by kernels built for them
-OWN_KERNELS = frozenset((Ops.SCATTER_ADD, Ops.SCAN, Ops.ARGSORT))
+OWN_KERNELS = frozenset((Ops.SCATTER, Ops.SCAN, Ops.ARGSORT))
 MEMORY = OWN_KERNELS | {Ops.BUFFER, Ops.PARAM, Ops.AFTER, Ops.COPY, Ops.MSELECT, Ops.MSTACK}
 EXTERNAL = -1_000_000_000
 INLINED = -2_000_000_000

@@ -168,15 +168,16 @@ def _gather(state: Sharding, node: UOp) -> UOp:
     return node.with_src((state.local[table] if keep_table else state.whole(table), chosen))
 
 
-def _scatter_add(state: Sharding, node: UOp) -> UOp:
+def _scatter(state: Sharding, node: UOp) -> UOp:
     table, index, values = node.src
-    count = len(index.shape)
+    count, axis = len(index.shape), node.arg.axis
     split = values.axis
-    if table.axis is None and split is not None and node.arg <= split < node.arg + count:
-        own = state.along(index, split - node.arg)
+    summed = node.arg.op is Ops.ADD and table.axis is None
+    if summed and split is not None and axis <= split < axis + count:
+        own = state.along(index, split - axis)
         zeros = UOp.const(0, node.dtype)._move("RESHAPE", (1,) * len(table.shape))
         zeros = zeros._move("EXPAND", table.shape)
-        part = zeros._scatter_add(own, state.local[values], node.arg)
+        part = zeros._scatter("ADD", own, state.local[values], axis)
         return state.local[table]._alu("ADD", part.allreduce(Ops.ADD, values.device))
     return node.with_src((state.whole(table), state.whole(index), state.whole(values)))
 
@@ -221,7 +222,7 @@ HANDLERS: dict[Ops, Callable[[Sharding, UOp], UOp]] = {
     Ops.REDUCE_AXIS: _reduce,
     Ops.COPY: _copy,
     Ops.GATHER: _gather,
-    Ops.SCATTER_ADD: _scatter_add,
+    Ops.SCATTER: _scatter,
     Ops.SCAN: _scan,
     Ops.ARGSORT: _argsort,
     Ops.STORE: _store,

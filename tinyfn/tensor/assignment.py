@@ -151,7 +151,7 @@ class Assignment(Creation):
         flat, places = cls._of(g).flatten(), cls._of(call.src[2]) - 1
         ones = flat._constant(1.0, flat.dtype)._broadcast_to(places.shape)
         count = flat._constant(0.0, flat.dtype)._broadcast_to(flat.shape)
-        count = count._scatter_add(places, ones, 0)
+        count = count._scatter("ADD", places, ones, 0)
         return count.eq(0).where(flat, 0).reshape(g.shape), None, flat._gather(places, 0)
 
     def __iadd__(self, x: Any) -> Self:

@@ -109,8 +109,8 @@ class Handle(RandomMixin, OpMixin):
     def _gather(self, index: Any, axis: int) -> Self:
         return self._of(self.uop._gather(index.uop, axis))
 
-    def _scatter_add(self, index: Any, values: Any, axis: int) -> Self:
-        return self._of(self.uop._scatter_add(index.uop, values.uop, axis))
+    def _scatter(self, name: str, index: Any, values: Any, axis: int) -> Self:
+        return self._of(self.uop._scatter(name, index.uop, values.uop, axis))
 
     def _scan(
         self, name: str, axis: int, reverse: bool = False, factor: Self | None = None

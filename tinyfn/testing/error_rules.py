@@ -40,7 +40,7 @@ EXACT = {
 ROUNDED_ONCE = {Ops.ADD, Ops.SUB, Ops.MUL, Ops.DIV, Ops.SQRT, Ops.RECIP, Ops.CAST, Ops.FMA}
 OVERFLOWING = {
     *(Ops.ADD, Ops.SUB, Ops.MUL, Ops.CAST, Ops.FMA, Ops.POW, Ops.EXP, Ops.EXP2, Ops.EXPM1),
-    *(Ops.REDUCE_AXIS, Ops.SCATTER_ADD),
+    *(Ops.REDUCE_AXIS, Ops.SCATTER),
 }
 
 
@@ -56,7 +56,7 @@ def rounding(node: Any, size: Array) -> Array:
     if node.op in EXACT or node.dtype not in UNIT:
         return np.zeros_like(size)
     unit, smallest, _ = UNIT[node.dtype]
-    if node.op in ROUNDED_ONCE or node.op in (Ops.REDUCE_AXIS, Ops.SCATTER_ADD):
+    if node.op in ROUNDED_ONCE or node.op in (Ops.REDUCE_AXIS, Ops.SCATTER):
         units = 1.0
     elif node.dtype.itemsize < 4:
         units = 1.0 + 2.0**-8  # one ulp of float32, then rounded to the narrow type
@@ -220,18 +220,33 @@ def _gather(node: Any, _value: Array, sources: Sequence[Array], errors: Sequence
     return np.where(doubt, np.inf, found)
 
 
-def _scatter_add(node: Any, value: Array, sources: Sequence[Array], errors: Sequence[Array]) -> Any:
-    def added(one: Array, other: Array) -> Array:
-        axis, places = node.arg, sources[1].reshape(-1)
+def _scatter(node: Any, value: Array, sources: Sequence[Array], errors: Sequence[Array]) -> Any:
+    op, axis, places = node.arg.op, node.arg.axis, sources[1].reshape(-1)
+
+    def put(combine: Any, one: Array, other: Array) -> Array:
         total = np.moveaxis(one, axis, 0).copy()
         rows = other.reshape((*one.shape[:axis], places.size, *one.shape[axis + 1 :]))
         inside = (places >= 0) & (places < one.shape[axis])
-        np.add.at(total, places[inside].astype(np.int64), np.moveaxis(rows, axis, 0)[inside])
+        combine.at(total, places[inside].astype(np.int64), np.moveaxis(rows, axis, 0)[inside])
         return np.moveaxis(total, 0, axis)
+
+    def added(one: Array, other: Array) -> Array:
+        return put(np.add, one, other)
 
     if np.any(errors[1] > 0):
         return np.full(value.shape, np.inf)
+    if op in (Ops.MAX, Ops.MIN):
+        return put(np.maximum, errors[0], errors[2])
     found = added(errors[0], errors[2])
+    if op is Ops.MUL and node.dtype in UNIT:
+        sizes = [np.abs(wide(sources[i])) for i in (0, 2)]
+        most = put(np.multiply, *(s + errors[i] for s, i in zip(sizes, (0, 2), strict=True)))
+        least = put(np.multiply, *sizes)
+        factors = put(np.multiply, *(np.maximum(s, 1.0) for s in sizes))
+        doubt = np.where(found > 0, most - least, 0) + (
+            accumulation(node.dtype, places.size + 1) * factors * (1 + UNIT[node.dtype][1])
+        )
+        return np.where(factors > UNIT[node.dtype][2] / 2, np.inf, doubt)
     if node.dtype not in UNIT:
         return found
     size = added(np.abs(wide(sources[0])) + errors[0], np.abs(wide(sources[2])) + errors[2])
@@ -326,7 +341,7 @@ RULES: dict[Ops, Rule] = {
     **dict.fromkeys(MOVEMENT, _moved),
     Ops.REDUCE_AXIS: _reduce,
     Ops.GATHER: _gather,
-    Ops.SCATTER_ADD: _scatter_add,
+    Ops.SCATTER: _scatter,
     Ops.SCAN: _scan,
     Ops.ARGSORT: _argsort,
     **dict.fromkeys((Ops.CONTIGUOUS, Ops.DETACH, Ops.CONTIGUOUS_BACKWARD, Ops.COPY), _same),

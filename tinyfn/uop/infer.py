@@ -141,7 +141,7 @@ SHAPE: dict[Ops, Rule] = {
     **dict.fromkeys(
         (
             *(Ops.CONTIGUOUS, Ops.DETACH, Ops.CONTIGUOUS_BACKWARD, Ops.COPY, Ops.AFTER),
-            *(Ops.SCATTER_ADD, Ops.SCAN, Ops.MSELECT, Ops.MSTACK, Ops.ALLREDUCE, Ops.LOAD),
+            *(Ops.SCATTER, Ops.SCAN, Ops.MSELECT, Ops.MSTACK, Ops.ALLREDUCE, Ops.LOAD),
             Ops.REDUCE,
         ),
         _shape_first,
@@ -281,7 +281,7 @@ AXIS: dict[Ops, Rule] = {
     Ops.PAD: _axis_box,
     Ops.FLIP: _axis_flip,
     Ops.GATHER: _axis_gather,
-    Ops.SCATTER_ADD: _axis_none,
+    Ops.SCATTER: _axis_none,
     Ops.SCAN: _axis_scan,
     Ops.ARGSORT: _axis_argsort,
     Ops.GETTUPLE: lambda node: node.src[0].src[node.arg].axis,

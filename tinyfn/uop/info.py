@@ -101,6 +101,14 @@ class ScanInfo:
 
 
 @dataclass(frozen=True)
+class ScatterInfo:
+    """How values are put at places along an axis: the op (ADD, MUL, MAX, MIN) of old and new."""
+
+    op: Any
+    axis: int
+
+
+@dataclass(frozen=True)
 class SortInfo:
     """An order along the last axis: the largest first, or not; how many are wanted (None: all)."""
 

@@ -113,16 +113,17 @@ def _gather(node: Any, x: Values, index: Values) -> Values:
     return np.where(mask, taken, taken.dtype.type(0))
 
 
-def _scatter_add(node: Any, x: Values, index: Values, values: Values) -> Values:
-    """Values added at places along an axis in their order; a place out of range takes none."""
-    axis, kind = node.arg, np.float32 if node.dtype.itemsize < 4 else x.dtype
+def _scatter(node: Any, x: Values, index: Values, values: Values) -> Values:
+    """Values put at places along an axis in their order; a place out of range takes none."""
+    axis, kind = node.arg.axis, np.float32 if node.dtype.itemsize < 4 else x.dtype
     total = np.moveaxis(x, axis, 0).astype(kind if node.dtype.kind == "float" else x.dtype)
     places = index.reshape(-1)
     rows = values.reshape((*x.shape[:axis], places.size, *x.shape[axis + 1 :]))
     rows = np.moveaxis(rows, axis, 0)
     inside = (places >= 0) & (places < x.shape[axis])
     with np.errstate(all="ignore"):
-        np.add.at(total, places[inside].astype(np.int64), rows[inside].astype(total.dtype))
+        put = RUNNING[node.arg.op].at
+        put(total, places[inside].astype(np.int64), rows[inside].astype(total.dtype))
     return settle(np.moveaxis(total, 0, axis), node.dtype)
 
 
@@ -148,7 +149,7 @@ def _scan(node: Any, x: Values, *factors: Values) -> Values:
     return settle(np.moveaxis(found, 0, node.arg.axis), node.dtype)
 
 
-RUNNING: dict[Ops, Callable[..., Any]] = {
+RUNNING: dict[Ops, np.ufunc] = {
     Ops.ADD: np.add,
     Ops.MUL: np.multiply,
     Ops.MAX: np.maximum,
@@ -184,7 +185,7 @@ MEANING: dict[Ops, Meaning] = {
     **MOVEMENT,
     Ops.REDUCE_AXIS: _reduce_axis,
     Ops.GATHER: _gather,
-    Ops.SCATTER_ADD: _scatter_add,
+    Ops.SCATTER: _scatter,
     Ops.SCAN: _scan,
     Ops.ARGSORT: _argsort,
     **dict.fromkeys((Ops.CONTIGUOUS, Ops.DETACH, Ops.CONTIGUOUS_BACKWARD), _same),

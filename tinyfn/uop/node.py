@@ -16,7 +16,7 @@ from tinyfn.mixin import OpMixin
 from tinyfn.mixin.core import same_shape
 from tinyfn.uop import infer, opcodes, render, rewrite, simplify
 from tinyfn.uop.construct import Construct
-from tinyfn.uop.info import Device, FullInfo, ScanInfo, SortInfo, pack
+from tinyfn.uop.info import Device, FullInfo, ScanInfo, ScatterInfo, SortInfo, pack
 from tinyfn.uop.opcodes import Ops
 
 _interned: dict[Any, weakref.ref[UOp]] = {}
@@ -352,8 +352,8 @@ class UOp(Construct, OpMixin):
     def _gather(self, index: UOp, axis: int) -> UOp:
         return UOp(Ops.GATHER, self.dtype, (self, index), axis)
 
-    def _scatter_add(self, index: UOp, values: UOp, axis: int) -> UOp:
-        return UOp(Ops.SCATTER_ADD, self.dtype, (self, index, values), axis)
+    def _scatter(self, name: str, index: UOp, values: UOp, axis: int) -> UOp:
+        return UOp(Ops.SCATTER, self.dtype, (self, index, values), ScatterInfo(Ops[name], axis))
 
     def _scan(self, name: str, axis: int, reverse: bool = False, factor: UOp | None = None) -> UOp:
         sources = (self,) if factor is None else (self, factor)

@@ -88,7 +88,7 @@ class Ops(Enum):
     # across elements
     REDUCE_AXIS = OpRow("reduce", 1, "reduced axes become 1; arg: ReduceInfo(op, axes)")
     GATHER = OpRow("gather", 2, "x[index] along arg; index out of range reads 0")
-    SCATTER_ADD = OpRow("gather", 3, "x with y added at index along arg, in order")
+    SCATTER = OpRow("gather", 3, "x combined with z at index y, in order; arg: ScatterInfo")
     SCAN = OpRow("scan", -1, "running value along an axis; arg: ScanInfo, see there")
     ARGSORT = OpRow("sort", 1, "numbers of the last axis's elements in order; arg: SortInfo")
     # memory and order

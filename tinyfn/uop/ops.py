@@ -10,6 +10,7 @@ from tinyfn.uop.info import (
     ProgramInfo,
     ReduceInfo,
     ScanInfo,
+    ScatterInfo,
     SortInfo,
     VariableInfo,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "ReduceInfo",
     "Rules",
     "ScanInfo",
+    "ScatterInfo",
     "SortInfo",
     "UOp",
     "VariableInfo",

@@ -85,7 +85,7 @@ def output_has_call(node: Node) -> str | None:
 # *** devices ***
 
 
-@rule(*opcodes.ELEMENTWISE, Ops.GATHER, Ops.SCATTER_ADD, Ops.STORE)
+@rule(*opcodes.ELEMENTWISE, Ops.GATHER, Ops.SCATTER, Ops.STORE)
 def one_device(node: Node) -> str | None:
     """What a node combines lives in one place."""
     devices = dict.fromkeys(s.device for s in node.src if s.device is not None)

@@ -250,16 +250,19 @@ def reduce_fits(node: Node) -> str | None:
     return None if fits and axes else f"got axes {axes} for shape {node.src[0].shape}"
 
 
-@rule(Ops.GATHER, Ops.SCATTER_ADD)
+@rule(Ops.GATHER, Ops.SCATTER)
 def gather_fits(node: Node) -> str | None:
-    """An index holds whole numbers along an axis of the table; values added have its shape."""
+    """An index holds whole numbers along an axis of the table; scattered values have its shape."""
     table, index = node.src[0].shape, node.src[1]
+    axis = node.arg if node.op is Ops.GATHER else node.arg.axis
     if index.dtype.kind not in ("int", "uint", "weakint"):
         return f"got an index of {index.dtype}"
-    if not 0 <= node.arg < len(table):
-        return f"got axis {node.arg} of shape {table}"
-    wanted = (*table[: node.arg], *index.shape, *table[node.arg + 1 :])
-    if node.op is Ops.SCATTER_ADD and not same_sizes(node.src[2].shape, wanted):
+    if not 0 <= axis < len(table):
+        return f"got axis {axis} of shape {table}"
+    if node.op is Ops.SCATTER and node.arg.op not in REDUCERS:
+        return f"got the op {node.arg.op}"
+    wanted = (*table[:axis], *index.shape, *table[axis + 1 :])
+    if node.op is Ops.SCATTER and not same_sizes(node.src[2].shape, wanted):
         return f"expected values of shape {wanted}, got {node.src[2].shape}"
     return None
 

@@ -267,7 +267,9 @@ def _effects_held(roots: list[UOp], others: list[UOp]) -> list[UOp]:
     if not below:
         return []
     held = set(toposort(others, enter_calls=False))
-    return [n for n in below if n in held]
+    # what reads a state of memory that is overwritten on the way runs before that, too
+    on_the_way = _overwritten(roots)
+    return [n for n in below if n in held and n not in on_the_way]
 
 
 def _is_kept(node: UOp) -> bool:

@@ -41,6 +41,14 @@ def states_before(effect: UOp) -> list[UOp]:
     return []
 
 
+def effects_of(after: UOp) -> tuple[UOp, ...]:
+    """What memory waits for: effects, and its earlier state where none of them waits for that."""
+    memory, *effects = after.src
+    base = strip_views(memory)
+    ordered = any(strip_views(s) is base for e in effects for s in states_before(e))
+    return tuple(effects) if ordered else after.src
+
+
 def _states_read(order: list[UOp], overwriting: dict[UOp, set[UOp]]) -> dict[UOp, frozenset[UOp]]:
     """The states, of those that something overwrites, that each step reads while it runs."""
     seen: dict[UOp, frozenset[UOp]] = {}
@@ -68,6 +76,7 @@ def _steps_before(
     none: frozenset[UOp] = frozenset()
     for node in order:
         sources = node.src[1:] if node.op is Ops.CALL else node.src
+        sources = effects_of(node) if node.op is Ops.AFTER else sources
         needed = none.union(*{below[s] for s in sources})
         if node.op in STEPS:
             waits[node] = set(needed)

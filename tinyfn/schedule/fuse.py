@@ -107,10 +107,13 @@ class Fuser:
 
     def _target(self, view: UOp, index: tuple[UOp, ...], lowering: Lowering) -> UOp:
         node, at, valid = view, index, None
-        while node.op in opcodes.MOVEMENT or node.op in (Ops.AFTER, Ops.DETACH):
+        while True:
+            node = self.places.below_states(node)
             if node.op in opcodes.MOVEMENT:
                 at, more = source_index(node, at)
                 valid = both(valid, more)
+            elif node.op is not Ops.DETACH:
+                break
             node = node.src[0]
         return lowering.element(self.places.of(node), at, valid)
 

@@ -26,6 +26,7 @@ class Places:
     def __init__(self, template_of: Callable[[UOp], Any]) -> None:
         self.template_of = template_of
         self.table: dict[UOp, UOp] = {}
+        self._below: dict[UOp, UOp] = {}
         self.instances: dict[UOp, tuple[Any, dict[UOp, UOp]]] = {}
         self.count = 0
         self.cuts: set[UOp] = set()
@@ -48,8 +49,9 @@ class Places:
 
     def of(self, node: UOp) -> UOp:
         """The buffer that holds a node's elements."""
-        while self._is_state_or_view(node):
-            node = node.src[0]
+        node = self.below_states(node)
+        while self._is_view(node):
+            node = self.below_states(node.src[0])
         if node in self.table:
             return self.table[node]
         if node.op in (Ops.BUFFER, Ops.PARAM):
@@ -66,12 +68,25 @@ class Places:
             return UOp(Ops.MSTACK, node.dtype, tuple(self.of(s) for s in node.src))
         return self.temporary(node)
 
-    def _is_state_or_view(self, node: UOp) -> bool:
-        """Whether the node is the memory of its source, seen or filled in another way."""
+    def _is_view(self, node: UOp) -> bool:
+        """Whether the node is the memory of its source, seen in another way."""
         if node in self.table or node in self.cuts:
             return False
-        is_state = node.op is Ops.AFTER and calls.output_slot(node) is None
-        return is_state or node.op in opcodes.MOVEMENT or node.op is Ops.DETACH
+        return node.op in opcodes.MOVEMENT or node.op is Ops.DETACH
+
+    def below_states(self, node: UOp) -> UOp:
+        """The node below effects one after the other, which leave it the same memory."""
+        states = []
+        while node.op is Ops.AFTER:
+            if node in self._below:
+                node = self._below[node]
+                break
+            if calls.output_slot(node) is not None:
+                break
+            states.append(node)
+            node = node.src[0]
+        self._below.update(dict.fromkeys(states, node))
+        return node
 
     def instance(self, call: UOp) -> tuple[Any, dict[UOp, UOp]]:
         """A precompiled body for this call: its schedule, and its memory by other names."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tinyfn import call as calls
 from tinyfn.errors import ScheduleError
-from tinyfn.schedule.cycle import states_before
+from tinyfn.schedule.cycle import effects_of, states_before
 from tinyfn.schedule.fuse import Fuser, Kernel
 from tinyfn.schedule.graph import OWN_KERNELS, Places, strip_views
 from tinyfn.uop import opcodes
@@ -65,7 +65,7 @@ class Orderer:
         if node.op in opcodes.MOVEMENT:
             return [self._base(node.src[0])]
         if node.op is Ops.AFTER:
-            return [self._base(node.src[0]), *node.src[1:]]
+            return [self._base(n) for n in effects_of(node)]
         if node.op is Ops.CALL:
             return [self._base(s) for s in node.src[1:]]
         if node.op in (Ops.COPY, Ops.MSELECT, Ops.MSTACK):
@@ -182,10 +182,10 @@ def stored_at(node: UOp, places: Places) -> UOp:
     """The memory, seen in the node's shape, where a finished root is."""
     views = []
     while True:
-        if node.op in opcodes.MOVEMENT and node not in places.cuts:
-            views.append(node)
-        elif node.op is not Ops.AFTER or calls.output_slot(node) is not None:
+        node = places.below_states(node)
+        if node.op not in opcodes.MOVEMENT or node in places.cuts:
             break
+        views.append(node)
         node = node.src[0]
     seen = places.of(node)
     for view in reversed(views):

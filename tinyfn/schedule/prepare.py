@@ -61,14 +61,11 @@ def keep_old_values(root: UOp) -> UOp:
     Before: ADD(x, AFTER(x, STORE(x, v))). After: ADD(CONTIGUOUS(x), AFTER(x, STORE(x, v))).
     """
     order = toposort([root], enter_calls=False)
-    users: dict[UOp, list[UOp]] = {}
-    for node in order:
-        for source in node.src:
-            users.setdefault(source, []).append(node)
+    graph = _Users(order)
     table: dict[UOp, UOp] = {}
     for node in order:
         if node.op is Ops.AFTER and any(e.op in (Ops.STORE, Ops.CALL) for e in node.src[1:]):
-            for old in _read_beside(node, users):
+            for old in graph.read_beside(node):
                 table[old] = _copied(old)
     if not table:
         return root
@@ -79,40 +76,57 @@ def _copied(node: UOp) -> UOp:
     return UOp(Ops.CONTIGUOUS, node.dtype, (node,), "copy")
 
 
-def _read_beside(after: UOp, users: dict[UOp, list[UOp]]) -> set[UOp]:
-    """Values that read the memory before the effect, used by what runs after it."""
-    state = after.src[0]
-    while state.op in opcodes.MOVEMENT:
-        state = state.src[0]
-    later: dict[UOp, None] = {}
-    stack = [after]
-    while stack:
-        node = stack.pop()
-        for user in users.get(node, ()):
-            if user not in later and user.shape is not None:
-                later[user] = None
-                stack.append(user)
-    found: set[UOp] = set()
-    for node in later:
-        if node.op is Ops.AFTER:
-            continue
-        for source in value_sources(node):
-            if source is not after and source not in later and _reads(source, state, after):
-                found.add(source)
-    return found
+class _Users:
+    """A graph the other way round: who computes with the value of each node."""
 
+    def __init__(self, order: list[UOp]) -> None:
+        self.places = {node: i for i, node in enumerate(order)}
+        self.users: dict[UOp, list[UOp]] = {}
+        for node in order:
+            for source in value_sources(node):
+                self.users.setdefault(source, []).append(node)
 
-def _reads(node: UOp, state: UOp, stop: UOp) -> bool:
-    stack, seen = [node], set()
-    while stack:
-        top = stack.pop()
-        if top is state:
-            return True
-        if top in seen or top is stop:
-            continue
-        seen.add(top)
-        stack += value_sources(top)
-    return False
+    def read_beside(self, after: UOp) -> list[UOp]:
+        """Values that read the memory before the effect, used by what runs after it."""
+        known = {after: True}
+        return [
+            value
+            for value in self._readers(after)
+            if not self._is_later(value, after, known)
+            and any(self._is_later(user, after, known) for user in self.users.get(value, ()))
+        ]
+
+    def _readers(self, after: UOp) -> dict[UOp, None]:
+        """The memory before the effect, and every value computed from it."""
+        state = after.src[0]
+        while state.op in opcodes.MOVEMENT:
+            state = state.src[0]
+        found = {state: None}
+        stack = [state]
+        while stack:
+            fresh = [u for u in self.users.get(stack.pop(), ()) if u not in found]
+            found.update(dict.fromkeys(fresh))
+            stack += fresh
+        return found
+
+    def _is_later(self, value: UOp, after: UOp, known: dict[UOp, bool]) -> bool:
+        """Whether a value is computed from memory after the effect."""
+        # in order, nothing that uses a node stands before it
+        first = self.places[after]
+        stack = [value]
+        while stack:
+            node = stack[-1]
+            if node in known:
+                stack.pop()
+            elif self.places[node] < first or node.shape is None:
+                known[node] = False
+            elif any(known.get(s, False) for s in node.src):
+                known[node] = True
+            elif missing := [s for s in node.src if s not in known]:
+                stack += missing
+            else:
+                known[node] = False
+        return known[value]
 
 
 def _replace_values(root: UOp, order: list[UOp], table: dict[UOp, UOp]) -> UOp:

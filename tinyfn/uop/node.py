@@ -51,7 +51,17 @@ class UOp(Construct, OpMixin):
     """
 
     __slots__ = (
-        *("__weakref__", "_born", "_intern_key", "_realized", "arg", "dtype", "op", "src"),
+        *(
+            "__weakref__",
+            "_born",
+            "_intern_key",
+            "_memory",
+            "_realized",
+            "arg",
+            "dtype",
+            "op",
+            "src",
+        ),
         *DERIVED,
     )
     __array_ufunc__ = None  # a graph has no values that numpy's functions could take
@@ -60,6 +70,7 @@ class UOp(Construct, OpMixin):
     src: tuple[UOp, ...]
     arg: Any
     _born: int
+    _memory: UOp
     _realized: Any
     _intern_key: Any
 
@@ -165,8 +176,15 @@ class UOp(Construct, OpMixin):
     def buf_uop(self) -> UOp:
         """The buffer (or parameter) whose memory the value is a view of."""
         node = self.base
+        states = []
         while node.op is Ops.AFTER:
+            if hasattr(node, "_memory"):
+                node = node._memory
+                break
+            states.append(node)
             node = node.src[0].base
+        for state in states:
+            object.__setattr__(state, "_memory", node)
         return node
 
     @property

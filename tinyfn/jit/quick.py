@@ -50,15 +50,15 @@ class Quick:
             memory = node._realized
             address = memory._address or memory.address
             nodes.append(node)
-            for place in places:
-                words[place] = address
+            for place, begin in places:
+                words[place] = address + begin
         if len(nodes) > 1 and len(set(nodes)) < len(nodes):
             return None
         for ring, places in self._outputs:
             made, address = ring.take()
             nodes += made
-            for place in places:
-                words[place] = address
+            for place, begin in places:
+                words[place] = address + begin
         if self._alone is None:
             launch_segment(self._segment)
         elif outcome := self._alone(self._head):

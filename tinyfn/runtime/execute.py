@@ -13,6 +13,7 @@ import numpy as np
 
 from tinyfn import codegen
 from tinyfn.codegen import cache
+from tinyfn.codegen.begin import begin_at_arguments
 from tinyfn.device import Buffer, Device, Target
 from tinyfn.dtype import dtypes
 from tinyfn.errors import ScheduleError
@@ -44,6 +45,7 @@ class Program:
 class Step:
     """One call made ready: what to run and the memory of each slot, by parameter.
 
+    A kernel begins so many bytes into each memory as `begins` says.
     `start` runs what is no kernel. It must not hold the step: memory is freed when the last name
     of it goes, not when a cycle is found.
     """
@@ -55,6 +57,7 @@ class Step:
     count: int = 1
     moved: int = 0
     slots: tuple[str, ...] = field(default=())
+    begins: tuple[int, ...] = field(default=())
 
     def run(self, variables: dict[str, int]) -> None:
         """Run it on every slot."""
@@ -109,7 +112,7 @@ def place_temporaries(plan: MemoryPlan) -> None:
 
 def prepare(calls: Sequence[UOp]) -> list[Step]:
     """Steps for the calls; all kernels that are new are compiled together."""
-    compile_missing(c.src[0] for c in calls if c.src[0].op is Ops.SINK)
+    compile_missing(begin_at_arguments(c.src[0])[0] for c in calls if c.src[0].op is Ops.SINK)
     return [_step(call) for call in calls]
 
 
@@ -191,14 +194,26 @@ def _slots_of(call: UOp, arguments: Sequence[UOp]) -> tuple[str, ...]:
 
 
 def _kernel_step(call: UOp) -> Step:
-    program = program_of(call.src[0])
+    sink, begins = begin_at_arguments(call.src[0])
+    program = program_of(sink)
     arguments = [call.src[1 + slot] for slot in program.generated.buffers]
     memory = [memory_of(a) for a in arguments]
     if program.streams and any(is_unaligned(b) for m in memory for b in m):
-        program = unaligned_program_of(call.src[0])
+        program = unaligned_program_of(sink)
     slots = _slots_of(call, arguments)
+    first = tuple(begins.get(slot, 0) for slot in program.generated.buffers)
 
-    return Step(call, None, memory, program, len(slots), slots=slots)
+    return Step(call, None, memory, program, len(slots), slots=slots, begins=first)
+
+
+def addresses_of(step: Step, buffers: Sequence[Buffer]) -> list[int]:
+    """Where in the memory of a slot a kernel begins."""
+    return [b.address + n for b, n in zip(buffers, step.begins, strict=True)]
+
+
+def _array_from(buffer: Buffer, begin: int) -> Any:
+    array = buffer.array()
+    return array[begin // array.itemsize :]
 
 
 def values_of(step: Step, slot: int, variables: dict[str, int]) -> list[int]:
@@ -225,11 +240,11 @@ def run_kernel(step: Step, variables: dict[str, int]) -> None:
     parts = [[part(m, n).ensure() for m in step.memory] for n in range(step.count)]
     if not NATIVE:
         for slot, buffers in enumerate(parts):
-            arrays = [b.array() for b in buffers]
+            arrays = [_array_from(b, n) for b, n in zip(buffers, step.begins, strict=True)]
             step.program.kernel.python(*arrays, *values_of(step, slot, variables), 0, extent)
         return
     blocks = [
-        [*(b.address for b in buffers), *values_of(step, slot, variables)]
+        [*addresses_of(step, buffers), *values_of(step, slot, variables)]
         for slot, buffers in enumerate(parts)
     ]
     operations, moved = work_of(step, variables)

@@ -22,11 +22,15 @@ from tinyfn.uop.ops import UOp
 
 @dataclass
 class Segment:
-    """Kernels that run in one native call, and where their arguments stand in the table."""
+    """Kernels that run in one native call, and where their arguments stand in the table.
+
+    `places` has for each memory that may be replaced the words that hold an address in it, and
+    how many bytes into it.
+    """
 
     table: Table
     steps: list[Step]
-    places: dict[int, list[int]]
+    places: dict[int, list[tuple[int, int]]]
     values: list[tuple[int, str]]
     sizes: list[tuple[int, Step]]
     quick: bool
@@ -91,7 +95,7 @@ def _pack(group: list[Step], variables: dict[str, int], movable: dict[int, Buffe
         launches.append(launch)
         seconds_known = seconds_known and quick
     table = Table(launches)
-    places: dict[int, list[int]] = {}
+    places: dict[int, list[tuple[int, int]]] = {}
     values: list[tuple[int, str]] = []
     sizes: list[tuple[int, Step]] = []
     for number, step in enumerate(group):
@@ -102,7 +106,8 @@ def _pack(group: list[Step], variables: dict[str, int], movable: dict[int, Buffe
                 buffer = execute.part(memory, slot)
                 root = id(buffer)
                 if root in movable:
-                    places.setdefault(root, []).append(table.argument(number, slot, position))
+                    word = table.argument(number, slot, position)
+                    places.setdefault(root, []).append((word, step.begins[position]))
             for offset, name in enumerate(generated.variables):
                 if name != "slot":
                     place = table.argument(number, slot, len(step.memory) + offset)
@@ -122,7 +127,7 @@ def _launch(step: Step, variables: dict[str, int]) -> tuple[Launch, bool]:
     chunk, helpers, quick = share(n, work.step, step.count, moved, operations)
     blocks = [
         [
-            *(execute.part(m, slot).address for m in step.memory),
+            *execute.addresses_of(step, [execute.part(m, slot) for m in step.memory]),
             *execute.values_of(step, slot, variables),
         ]
         for slot in range(step.count)
@@ -144,8 +149,8 @@ def _run_segment(
                     "a recorded kernel writes past the caches and needs inputs at multiples of 64 "
                     f"bytes, got memory at {address:#x}; pass a .clone() of the tensor"
                 )
-            for place in places:
-                words[place] = address
+            for place, begin in places:
+                words[place] = address + begin
     if (segment.values or segment.sizes) and variables is not segment.bound:
         segment.bound = variables
         for place, name in segment.values:

@@ -14,8 +14,9 @@ import numpy as np
 from tinyfn import codegen
 from tinyfn.codegen import cache
 from tinyfn.codegen.begin import begin_at_arguments
+from tinyfn.codegen.numbers import numbers_as_arguments
 from tinyfn.device import Buffer, Device, Target
-from tinyfn.dtype import dtypes
+from tinyfn.dtype import dtypes, storage_dtype
 from tinyfn.errors import ScheduleError
 from tinyfn.helpers import BEAM, DEBUG, NATIVE, GlobalCounters, Recent, prod
 from tinyfn.runtime import copy, search
@@ -112,7 +113,7 @@ def place_temporaries(plan: MemoryPlan) -> None:
 
 def prepare(calls: Sequence[UOp]) -> list[Step]:
     """Steps for the calls; all kernels that are new are compiled together."""
-    compile_missing(begin_at_arguments(c.src[0])[0] for c in calls if c.src[0].op is Ops.SINK)
+    compile_missing(_kernel_of(c.src[0])[0] for c in calls if c.src[0].op is Ops.SINK)
     return [_step(call) for call in calls]
 
 
@@ -193,14 +194,28 @@ def _slots_of(call: UOp, arguments: Sequence[UOp]) -> tuple[str, ...]:
     return device if isinstance(device, tuple) else (device,)
 
 
+def _kernel_of(sink: UOp) -> tuple[UOp, dict[int, int], dict[int, UOp]]:
+    """The kernel that is run for this one: where it begins and its numbers are arguments."""
+    begun, begins = begin_at_arguments(sink)
+    kernel, numbers = numbers_as_arguments(begun)
+    return kernel, begins, numbers
+
+
+def _in_memory(number: UOp, slots: Sequence[str]) -> tuple[Buffer, ...]:
+    values = np.array([number.arg], storage_dtype(number.dtype))
+    return tuple(Buffer(slot, 1, number.dtype).copyin(values) for slot in slots)
+
+
 def _kernel_step(call: UOp) -> Step:
-    sink, begins = begin_at_arguments(call.src[0])
+    sink, begins, numbers = _kernel_of(call.src[0])
     program = program_of(sink)
-    arguments = [call.src[1 + slot] for slot in program.generated.buffers]
-    memory = [memory_of(a) for a in arguments]
+    slots = _slots_of(call, call.src[1:])
+    memory = [
+        _in_memory(numbers[slot], slots) if slot in numbers else memory_of(call.src[1 + slot])
+        for slot in program.generated.buffers
+    ]
     if program.streams and any(is_unaligned(b) for m in memory for b in m):
         program = unaligned_program_of(sink)
-    slots = _slots_of(call, arguments)
     first = tuple(begins.get(slot, 0) for slot in program.generated.buffers)
 
     return Step(call, None, memory, program, len(slots), slots=slots, begins=first)

@@ -47,6 +47,12 @@ def test_what_is_remembered_does_not_grow():
     assert len(alike.first) == CONSTANT and alike.changing == {0}
 
 
+def test_a_kernel_with_a_constant_is_not_alike_one_with_memory_of_one_element():
+    x, one = Tensor(X).realize(), Tensor([0.5]).realize()
+    for y in (x * one, x * 0.5, x * 0.25, x * 0.125):
+        np.testing.assert_array_equal(y.numpy(), X * y.numpy()[-1] / 3)
+
+
 FUNCTIONS = {
     "mul": lambda x, c: x * c,
     "div": lambda x, c: x / c,

@@ -59,7 +59,7 @@ def _with_arguments(sink: UOp) -> tuple[UOp, dict[int, UOp]]:
     slots = [n.arg.slot for n in order if n.op is Ops.PARAM]
     if not constants or not slots:
         return sink, {}
-    alike, _ = _replaced(sink, constants, max(slots) + 1)
+    alike, _ = _replaced(sink, constants, -len(constants))  # slots that no kernel has
     seen = _seen.get(alike)
     seen = _seen.keep(alike, Alike()) if seen is None else seen
     if seen.keeps_constant(tuple(const_key(c.arg) for c in constants)):

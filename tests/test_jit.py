@@ -416,3 +416,24 @@ def test_memory_of_views_that_nobody_sees_is_used_again():
     x, w = Tensor.ones(4, 4).contiguous().realize(), Tensor.eye(4).contiguous().realize()
     addresses = {product(x, w).uop.base.buffer.address for _ in range(12)}
     assert len(addresses) <= 4
+
+
+def test_an_input_seen_before_is_read_where_it_lies_now():
+    step = TinyJit(lambda x, y: (x * 2 + y,))
+    a, b, c = (Tensor([float(k), 1.0]).realize() for k in (1, 2, 3))
+    for x, y in [(a, b), (a, b), (a, b), (a, c), (b, c), (a, b), (c[:], a), (a, b), (b, a)]:
+        (found,) = step(x, y)
+        np.testing.assert_array_equal(found.numpy(), x.numpy() * 2 + y.numpy())
+    with pytest.raises(JitError, match="passed twice"):
+        step(a, a)
+    (found,) = step(a, b)
+    np.testing.assert_array_equal(found.numpy(), a.numpy() * 2 + b.numpy())
+
+
+@pytest.mark.parametrize("kind", [tuple, list])
+def test_results_in_a_tuple_or_list_come_back_in_one(kind):
+    step = TinyJit(lambda x: kind([x + 1, x * 2]))
+    for k in range(4):
+        found = step(Tensor([float(k)]).realize())
+        assert type(found) is kind
+        assert [t.item() for t in found] == [k + 1, k * 2]

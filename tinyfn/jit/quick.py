@@ -21,44 +21,64 @@ BUFFER = Ops.BUFFER
 _native = NATIVE.get
 
 
+class Place:
+    """Where in the table an input's address stands, and which node's address that is."""
+
+    __slots__ = ("born", "device", "dtype", "shape", "words")
+
+    def __init__(self, node: UOp, words: list[tuple[int, int]]) -> None:
+        self.dtype, self.shape, self.device = node.dtype, node.arg.shape, node.arg.device
+        self.words = words
+        self.born = -1  # no two nodes are born at once, so this tells them apart and holds none
+
+    def put(self, node: UOp, table: Any) -> bool:
+        """Write the address of the node's memory, if that is like the recorded one."""
+        if node.op is not BUFFER or node.dtype is not self.dtype or node.arg.shape != self.shape:
+            return False
+        if node.arg.device != self.device or not hasattr(node, "_realized"):
+            return False
+        address = node._realized.address
+        for word, begin in self.words:
+            table[word] = address + begin
+        self.born = node._born
+        return True
+
+
 class Quick:
     """One table whose inputs and outputs are whole buffers on one slot each."""
 
     def __init__(self, segment: Segment, inputs: list[UOp], rings: list[Ring]) -> None:
         self._segment, self._words, self._head = segment, segment.table.words, segment.table.head
         self._alone = native_half().alone if runs_alone(segment) else None
-        self._inputs = [
-            (n.dtype, n.arg.shape, n.arg.device, segment.places.get(id(n.buffer), []))
-            for n in inputs
-        ]
+        self._inputs = [Place(n, segment.places.get(id(n.buffer), [])) for n in inputs]
         self._outputs = [(ring, segment.places.get(id(ring.recorded.buffer), [])) for ring in rings]
+
+    def forget(self) -> None:
+        """Take nothing for written in the table: the long way writes there, too."""
+        for place in self._inputs:
+            place.born = -1
 
     def run(self, args: tuple[Any, ...]) -> list[UOp] | None:
         """Run on these arguments; the nodes of inputs and outputs, None to go the long way."""
         if len(args) != len(self._inputs) or not _native():
             return None
-        words, nodes = self._words, []
-        for argument, (dtype, shape, device, places) in zip(args, self._inputs):  # noqa: B905 (equally many)
+        words, nodes, same = self._words, [], True
+        for argument, place in zip(args, self._inputs):  # noqa: B905 (equally many)
             if type(argument) is not Tensor:
                 return None
             node = argument.uop
-            info = node.arg
-            if node.op is not BUFFER or node.dtype is not dtype or info.shape != shape:
-                return None
-            if info.device != device or not hasattr(node, "_realized"):
-                return None
-            memory = node._realized
-            address = memory._address or memory.address
             nodes.append(node)
-            for place, begin in places:
-                words[place] = address + begin
-        if len(nodes) > 1 and len(set(nodes)) < len(nodes):
+            if node._born != place.born:
+                same = False
+                if not place.put(node, words):
+                    return None
+        if not same and len(set(nodes)) < len(nodes):
             return None
         for ring, places in self._outputs:
             made, address = ring.take()
             nodes += made
-            for place, begin in places:
-                words[place] = address + begin
+            for word, begin in places:
+                words[word] = address + begin
         if self._alone is None:
             launch_segment(self._segment)
         elif outcome := self._alone(self._head):

@@ -88,7 +88,7 @@ class Recording:
         way = quick_way(self.plan, self.inputs, self.rings, self.bound)
         self._quick = None if self._overwritten.inputs else way
         self._replaced = [*self.inputs.nodes, *(n for ring in self.rings for n in ring.nodes)]
-        self._direct = isinstance(result, Tensor) and [result.uop] == self._replaced[-1:]
+        self._plain = _plain_result(result, self._replaced)
         self.work = (*(sum(w) for w in zip(*self.plan.work, strict=True)), kernels)
 
     def replay(self, args: Any, kwargs: Any) -> Any:
@@ -100,11 +100,16 @@ class Recording:
             if nodes is None:
                 return self._replay_described(args, kwargs)
         self._count()
-        if self._direct:
-            return Tensor._of(nodes[-1])
+        if self._plain is not None:
+            kind, numbers = self._plain
+            if kind is Tensor:
+                return Tensor._of(nodes[numbers[0]])
+            return kind([Tensor._of(nodes[i]) for i in numbers])
         return _rebuilt(self.result, dict(zip(self._replaced, nodes, strict=True)))
 
     def _replay_described(self, args: Any, kwargs: Any) -> Any:
+        if self._quick:
+            self._quick.forget()
         given = Inputs(args, kwargs)
         self._check(given)
         self._overwritten.realize_readers(given.nodes)
@@ -154,6 +159,17 @@ def _replace_memory(replaced: dict[int, Buffer], old: UOp, new: UOp) -> None:
         replaced.update({id(p): o for p, o in zip(parts, others, strict=True)})
     elif not isinstance(parts, tuple) and not isinstance(others, tuple):
         replaced[id(parts)] = others
+
+
+def _plain_result(result: Any, replaced: list[UOp]) -> tuple[type, list[int]] | None:
+    """A tensor, or a tuple or list of tensors, by the numbers of their nodes; None for others."""
+    parts = [result] if isinstance(result, Tensor) else result
+    if not (isinstance(result, Tensor) or type(result) in (tuple, list)):
+        return None
+    if not all(isinstance(p, Tensor) and p.uop in replaced for p in parts):
+        return None
+    kind = Tensor if isinstance(result, Tensor) else type(result)
+    return kind, [replaced.index(p.uop) for p in parts]
 
 
 def _rebuilt(result: Any, table: dict[UOp, UOp]) -> Any:

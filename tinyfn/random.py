@@ -13,11 +13,13 @@ from typing import Any, Self, cast
 import numpy as np
 
 from tinyfn.device import Device
-from tinyfn.dtype import DType, dtypes, to_dtype
+from tinyfn.dtype import DType, decode_small, dtypes, encode_small, storage_dtype, to_dtype
 from tinyfn.errors import ArgumentError, DTypeError, ShapeError
 from tinyfn.helpers import argfix, prod
 
 GOLDEN = 0x9E3779B97F4A7C15
+# Digits of a float after which nothing rounds up to 1
+DIGITS = {dtypes.float16: 11, dtypes.bfloat16: 8, dtypes.fp8e4m3: 4, dtypes.fp8e5m2: 3}
 
 
 class _State:
@@ -62,6 +64,17 @@ class RandomMixin:
         return position._alu("THREEFRY", key)
 
     @classmethod
+    def _below(cls, num: int, span: int) -> Any:
+        """`num` uint64 numbers below `span`, of which none is likelier by more than 2**-32."""
+        if span <= 2**32:
+            return _high_product(cls._draw(num), span)
+        bits = cls._draw(2 * num)
+        high, low = bits[:num], bits[num:]
+        rest = high * (span % 2**64)
+        carry = rest + _high_product(low, span) < rest
+        return _high_product(high, span) + carry.cast(dtypes.uint64)
+
+    @classmethod
     def rand(
         cls,
         *shape: Any,
@@ -78,7 +91,7 @@ class RandomMixin:
         if kind is dtypes.float64:
             values = (bits >> 11).cast(kind) * 2.0**-53
         else:
-            kept = {dtypes.float16: 11, dtypes.bfloat16: 8}.get(kind, 24)
+            kept = DIGITS.get(kind, 24)
             values = (bits >> (64 - kept)).cast(dtypes.float32) * 2.0**-kept
         drawn = values.cast(kind).reshape(sizes)
         drawn = drawn.contiguous() if contiguous else drawn
@@ -93,7 +106,7 @@ class RandomMixin:
         """Normal numbers with mean 0 and deviation 1 (Box and Muller, 1958)."""
         make = cast(Any, cls)
         kind = dtypes.default_float() if dtype is None else to_dtype(dtype)
-        wide = dtypes.float64 if kind is dtypes.float64 else dtypes.float32
+        wide = _wide(kind)
         sizes = _sizes(argfix(*shape))
         device = kwargs.pop("device", None)
         kwargs.pop("contiguous", None)
@@ -123,10 +136,12 @@ class RandomMixin:
         if not isinstance(low, int) or not isinstance(high, int) or low >= high:
             raise ArgumentError(f"expected ints with low < high, got low={low!r}, high={high!r}")
         sizes = _sizes(argfix(*shape))
-        span = high - low
-        bits = cls._draw(prod(sizes))
-        drawn = bits % span if span > 2**31 else ((bits >> 32) * span) >> 32
-        values = (drawn.cast(dtypes.int64) + low).cast(kind).reshape(sizes).contiguous()
+        if low < kind.min or high > kind.max + 1:
+            raise ArgumentError(
+                f"expected ints within {kind.min} to {kind.max} for {kind}, got {low} to {high - 1}"
+            )
+        drawn = cls._below(prod(sizes), high - low) + low % 2**64
+        values = drawn.cast(kind).reshape(sizes).contiguous()
         return cast(Self, _placed(values, kwargs.get("device")))
 
     @classmethod
@@ -134,8 +149,8 @@ class RandomMixin:
         cls, n: int, device: Any = None, dtype: DType | str = dtypes.int, **kwargs: Any
     ) -> Self:
         """The numbers 0 to n-1 in a random order."""
-        make = cast(Any, cls)
-        return cast(Self, make.rand(n, device=device, **kwargs).argsort().cast(to_dtype(dtype)))
+        order = cls._draw(*_sizes((n,))).argsort().cast(to_dtype(dtype))
+        return cast(Self, _placed(order, device))
 
     @classmethod
     def uniform(
@@ -146,25 +161,38 @@ class RandomMixin:
         dtype: DType | str | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Uniform numbers in [low, high)."""
+        """Uniform numbers in [low, high), the whole ones if the dtype is of ints."""
         make = cast(Any, cls)
         kind = dtypes.default_float() if dtype is None else to_dtype(dtype)
-        wide = kind if kind.kind == "float" else dtypes.default_float()
-        drawn = make.rand(*argfix(*shape), dtype=wide, **kwargs)
-        return cast(Self, ((high - low) * drawn + low).cast(kind))
+        if not low <= high or math.isinf(high - low):
+            raise ArgumentError(f"expected finite low <= high, got low={low!r}, high={high!r}")
+        if kind.kind in ("int", "uint"):
+            whole = {"low": math.ceil(low), "high": math.ceil(high)}
+            return cast(Self, make.randint(*shape, **whole, dtype=kind, **kwargs))
+        drawn = make.rand(*shape, dtype=_wide(kind), **kwargs)
+        # what rounds up to `high` would be outside
+        return cast(Self, ((high - low) * drawn + low).minimum(_last(low, high, kind)).cast(kind))
 
     @classmethod
-    def normal(cls, *shape: Any, mean: float = 0.0, std: float = 1.0, **kwargs: Any) -> Self:
+    def normal(
+        cls,
+        *shape: Any,
+        mean: float = 0.0,
+        std: float = 1.0,
+        dtype: DType | str | None = None,
+        **kwargs: Any,
+    ) -> Self:
         """Normal numbers with this mean and standard deviation."""
         make = cast(Any, cls)
-        return cast(Self, std * make.randn(*argfix(*shape), **kwargs) + mean)
+        kind = dtypes.default_float() if dtype is None else to_dtype(dtype)
+        return cast(Self, (std * make.randn(*shape, dtype=_wide(kind), **kwargs) + mean).cast(kind))
 
     @classmethod
     def scaled_uniform(cls, *shape: Any, **kwargs: Any) -> Self:
         """Uniform numbers in [-1, 1) over the square root of the number of elements."""
         make = cast(Any, cls)
         sizes = _sizes(argfix(*shape))
-        scale = prod(sizes) ** -0.5
+        scale = max(prod(sizes), 1) ** -0.5
         return cast(Self, make.uniform(*sizes, low=-1.0, high=1.0, **kwargs) * scale)
 
     @classmethod
@@ -172,7 +200,9 @@ class RandomMixin:
         """Uniform numbers below sqrt(6 / (fan in + fan out)) (Glorot and Bengio, 2010)."""
         make = cast(Any, cls)
         sizes = _sizes(argfix(*shape))
-        bound = math.sqrt(6 / (sizes[0] + prod(sizes[1:])))
+        if not sizes:
+            raise ShapeError("expected a shape of 1 axis or more, which says what goes in and out")
+        bound = math.sqrt(6 / max(sizes[0] + prod(sizes[1:]), 1))
         return cast(Self, make.uniform(*sizes, low=-1.0, high=1.0, **kwargs) * bound)
 
     @classmethod
@@ -180,7 +210,7 @@ class RandomMixin:
         """Uniform numbers for layers with leaky relu of slope `a` (He et al., 2015)."""
         make = cast(Any, cls)
         sizes = _sizes(argfix(*shape))
-        bound = math.sqrt(3.0) * math.sqrt(2.0 / (1 + a**2)) / math.sqrt(prod(sizes[1:]))
+        bound = math.sqrt(3.0) * math.sqrt(2.0 / (1 + a**2)) / math.sqrt(max(prod(sizes[1:]), 1))
         return cast(Self, make.uniform(*sizes, low=-bound, high=bound, **kwargs))
 
     @classmethod
@@ -188,7 +218,7 @@ class RandomMixin:
         """Normal numbers for layers with leaky relu of slope `a` (He et al., 2015)."""
         make = cast(Any, cls)
         sizes = _sizes(argfix(*shape))
-        std = math.sqrt(2.0 / (1 + a**2)) / math.sqrt(prod(sizes[1:]))
+        std = math.sqrt(2.0 / (1 + a**2)) / math.sqrt(max(prod(sizes[1:]), 1))
         return cast(Self, make.normal(*sizes, mean=0.0, std=std, **kwargs))
 
     def dropout(self, p: float = 0.5) -> Self:
@@ -200,8 +230,37 @@ class RandomMixin:
             return self
         if p == 1:
             return cast(Self, me.zeros_like())
-        kept = me.rand_like(dtype=dtypes.default_float(), contiguous=False) >= p
+        kept = me.rand_like(dtype=dtypes.float32, contiguous=False) >= p
         return cast(Self, kept.contiguous().where(me, 0) / (1.0 - p))
+
+
+def _wide(kind: DType) -> DType:
+    """The dtype that numbers are drawn in: that of few digits is rounded to at the end."""
+    return dtypes.float64 if kind is dtypes.float64 else dtypes.float32
+
+
+def _last(low: float, high: float, kind: DType) -> float:
+    """The largest value of a float dtype in [low, high); `low` where the dtype has none."""
+    if kind in DIGITS and kind is not dtypes.float16:
+        bits = int(encode_small(np.array([high], np.float64), kind)[0])
+        sign = 1 << (8 * kind.itemsize - 1)
+        below = bits + 1 if bits & sign else bits - 1 if bits else sign + 1
+        last = decode_small(np.array([below], storage_dtype(kind)), kind)[0]
+    else:
+        exact = storage_dtype(kind).type
+        last = np.nextafter(exact(high), exact(-np.inf))
+    return max(float(last), low)
+
+
+def _high_product(bits: Any, span: int) -> Any:
+    """The high words of uint64 times a span of at most 2**64, from products of halves."""
+    high, low = bits >> 32, bits & 0xFFFFFFFF
+    upper, lower = divmod(span, 2**32)
+    middle = high * lower + (low * lower >> 32)
+    if not upper:
+        return middle >> 32
+    rest = low * upper + (middle & 0xFFFFFFFF)
+    return high * upper + (middle >> 32) + (rest >> 32)
 
 
 def _as_state(node: Any) -> Any:

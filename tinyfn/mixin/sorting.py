@@ -75,13 +75,14 @@ class SortMixin(LossMixin):
             raise ArgumentError(
                 f"{num_samples} samples without replacement need as many classes, got {classes}"
             )
-        weights = self.float()
+        # float64, for whose digits a million classes are few
+        weights = self.double()
         if not replacement:
-            drawn = type(self).rand(*self.shape, dtype=dtypes.float32)
+            drawn = type(self).rand(*self.shape, dtype=dtypes.float64)
             keys = (weights > 0).where((1 - drawn).log() / weights, float("-inf"))
             return keys.topk(num_samples)[1]
         limits = weights.cumsum(-1)
         total = limits._narrow(self.ndim - 1, classes - 1, 1)
-        drawn = type(self).rand(*self.shape[:-1], num_samples, dtype=dtypes.float32) * total
+        drawn = type(self).rand(*self.shape[:-1], num_samples, dtype=dtypes.float64) * total
         passed = limits.unsqueeze(-2) <= drawn.unsqueeze(-1)
         return passed.cast(dtypes.int32).sum(-1).minimum(classes - 1)

@@ -214,6 +214,18 @@ def test_interpolation(old, new):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
+def test_interpolation_beside_infinity_is_numpys():
+    x = np.array([np.inf, 0.0, np.inf, np.inf, 1.0, 2.0, -np.inf])
+    for new in (3, 7, 9, 13):
+        for corners, at in [
+            (True, np.linspace(0, 6, new)),
+            (False, np.clip((np.arange(new) + 0.5) * 7 / new - 0.5, 0, 6)),
+        ]:
+            expected = np.interp(at, np.arange(7), x)
+            found = Eager(x).interpolate((new,), align_corners=corners).numpy()
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
 def test_interpolation_of_two_axes_and_refusals():
     x = np.arange(12.0).reshape(1, 3, 4)
     assert Eager(x).interpolate((6, 2)).shape == (1, 6, 2)

@@ -153,3 +153,25 @@ def test_a_scalar_has_one_axis_to_gather_along():
     assert x.gather(0, index).tolist() == 3
     assert x.scatter(0, index, 5).tolist() == 5
     assert x.scatter_reduce(-1, index, Eager(np.array(4)), "sum").tolist() == 7
+
+
+@pytest.mark.parametrize("reduce", ["amax", "amin", "prod"])
+def test_bools_stay_bools(reduce):
+    x, at = Eager(np.array([False, True])), Eager(np.array([1]))
+    found = x.scatter_reduce(0, at, x, reduce, include_self=False)
+    assert (found.dtype, found.numpy().tolist()) == (dtypes.bool, [False, False])
+    assert x.masked_select(x, size=2).numpy().tolist() == [True, False]
+    assert x.masked_select(x, size=2).dtype is dtypes.bool
+
+
+def test_what_fills_up_is_of_the_tensors_dtype():
+    x = Eager(np.array([4, 5], np.int8)).masked_select(Eager(np.array([True, False])), 2, 1)
+    assert (x.dtype, x.numpy().tolist()) == (dtypes.int8, [4, 1])
+
+
+def test_means_of_large_numbers_are_exact():
+    large = 2**63 - 3
+    x = Eager(np.array([2, 5], np.uint64))
+    given = Eager(np.array([large], np.uint64))
+    found = x.scatter_reduce(0, Eager(np.array([0])), given, "mean", include_self=False)
+    assert (found.dtype, found.numpy().tolist()) == (dtypes.uint64, [large, 5])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tinyfn.testing.catalogue import index_text
+from tinyfn.testing.lines import index_text
 
 X = np.arange(24).reshape(2, 3, 4)
 

@@ -152,11 +152,14 @@ class GatherMixin(ScanMixin):
         ones = self._full(given.shape, 1, dtypes.int32)
         number = self._full(flat.shape, 0, dtypes.int32)._scatter("ADD", numbers, ones, 0)
         touched = number > 0
-        start = flat if include_self else touched.where(self._neutral(op), flat)
+        neutral = self._constant(self._neutral(op), self.dtype)
+        start = flat if include_self else touched.where(neutral, flat)
         found = start._scatter(op, numbers, given, 0)
         if reduce == "mean":
             number = number.add(1) if include_self else number.maximum(1)
             exact = self.dtype.kind == "float"
+            if self.dtype is dtypes.uint64:  # with int32 it would meet in a float
+                number = number.cast(self.dtype)
             mean = found.div(number, rounding_mode=None if exact else "floor")
             found = touched.where(mean.cast(self.dtype), flat)
         return found._reshaped(self.shape)
@@ -183,14 +186,15 @@ class GatherMixin(ScanMixin):
         """The elements at which the mask is true, in order.
 
         Args:
-            size: how many; missing ones are `fill_value`. Without it the mask is computed now.
+            size: how many; missing ones are `fill_value`, in this dtype. Without it the mask is
+                computed now.
         """
         shape = self._broadcasted(mask.cast(dtypes.int32))[0].shape
         chosen = mask.cast(dtypes.bool)._broadcast_to(shape).flatten()
         number = _number_of_true(chosen) if size is None else size
         places = chosen._true_places(number)
         taken = self._broadcast_to(shape).flatten()._gather(places, 0)
-        return (places >= 0).where(taken, fill_value)
+        return (places >= 0).where(taken, self._constant(fill_value, self.dtype))
 
     def nonzero(self, size: int | None = None, fill_value: Any = 0) -> Self:
         """The places of the elements that are not 0: (number, axes).

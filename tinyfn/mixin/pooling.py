@@ -173,9 +173,11 @@ class PoolingMixin(ConvolutionMixin):
         low = place.floor()
         first = low.cast(dtypes.int32)
         x = self.cast(self._computed_in()) if self.dtype.kind == "float" else self.float()
-        weight = place.sub(low)._reshaped((new, *(1,) * (self.ndim - axis - 1)))
+        weight = place.sub(low)._reshaped((new, *(1,) * (self.ndim - axis - 1))).cast(x.dtype)
         near, far = x._gather(first, axis), x._gather(first.add(1).minimum(old - 1), axis)
-        found = near.lerp(far, weight.cast(x.dtype))
+        # a sum of shares, not near + (far - near) * weight: beside infinity that would be NaN
+        between = near.mul(weight.mul(-1).add(1)).add(far.mul(weight))
+        found = (weight > 0).where(between, near)
         return (
             found.cast(self.dtype) if self.dtype.kind == "float" else found.round().cast(self.dtype)
         )

@@ -13,7 +13,8 @@ from tinyfn.dtype import DType
 from tinyfn.errors import ArgumentError
 from tinyfn.function import function
 from tinyfn.tensor import Tensor
-from tinyfn.testing.catalogue import CATALOGUE, Line, Operand, Scope
+from tinyfn.testing.catalogue import CATALOGUE
+from tinyfn.testing.lines import Line, Operand, Scope
 from tinyfn.testing.strategies import as_array, drawn_values, dtypes, shapes, st
 
 HEAD = "import numpy as np\nfrom math import inf, nan\n"
@@ -55,9 +56,15 @@ class Program:
     dtype: DType
     ops: tuple[str, ...] = field(default=())
 
+    @property
+    def reads(self) -> bool:
+        """Whether it has to know values while it runs, which cannot be captured."""
+        return any(line.reads for line in self.lines)
+
     def body(self, in_numpy: bool = False) -> str:
         """The program as one function, `program`."""
-        before = [line.before(in_numpy) for line in self.lines if line.before(in_numpy)]
+        defined = [line.before(in_numpy) for line in self.lines if line.before(in_numpy)]
+        before = dict.fromkeys(defined)  # one of numpy may serve several lines
         inside = [line.numpy if in_numpy else line.tinyfn for line in self.lines]
         text = "\n".join("    " + part for whole in inside for part in whole.split("\n"))
         names = ", ".join(i.name for i in self.inputs)

@@ -31,6 +31,9 @@ class ElementwiseMixin(PromotionMixin):
 
         Raises:
             DTypeError: both are bool.
+
+        >>> Tensor([5, 7]).sub(2, reverse=True).tolist()
+        [-3, -5]
         """
         a, b = self._broadcasted(x, reverse)
         if a.dtype.kind == "bool":
@@ -38,7 +41,11 @@ class ElementwiseMixin(PromotionMixin):
         return a._alu("SUB", b)
 
     def mul(self, x: Any, reverse: bool = False) -> Self:
-        """The product; for bools `and`, as in numpy."""
+        """The product; for bools `and`, as in numpy.
+
+        >>> Tensor([True, True]).mul(Tensor([True, False])).tolist()
+        [True, False]
+        """
         a, b = self._broadcasted(x, reverse)
         return a._alu("AND" if a.dtype.kind == "bool" else "MUL", b)
 
@@ -105,11 +112,19 @@ class ElementwiseMixin(PromotionMixin):
         return negative._alu("WHERE", rest._alu("NEG"), rest)
 
     def maximum(self, x: Any) -> Self:
-        """The larger of both; NaN where either is NaN."""
+        """The larger of both; NaN where either is NaN.
+
+        >>> Tensor([1.0, float("nan")]).maximum(2).tolist()
+        [2.0, nan]
+        """
         return self._binary("MAX", x)
 
     def minimum(self, x: Any) -> Self:
-        """The smaller of both; NaN where either is NaN."""
+        """The smaller of both; NaN where either is NaN.
+
+        >>> Tensor([[1], [3]]).minimum(Tensor([2, 0])).tolist()
+        [[1, 0], [2, 0]]
+        """
         return self._binary("MIN", x)
 
     # *** comparison ***
@@ -131,17 +146,30 @@ class ElementwiseMixin(PromotionMixin):
         return self._full(self.shape, answer, dtypes.bool)
 
     def eq(self, x: Any) -> Self:
-        """Whether the elements are equal (NaN is equal to nothing)."""
+        """Whether the elements are equal (NaN is equal to nothing).
+
+        >>> nan = float("nan")
+        >>> Tensor([1.0, nan]).eq(Tensor([1.0, nan])).tolist()
+        [True, False]
+        """
         return self._compare("CMPEQ", x)
 
     def ne(self, x: Any) -> Self:
-        """Whether the elements differ."""
+        """Whether the elements differ.
+
+        >>> Tensor([1, 2], dtype="uint8").ne(257).tolist()  # 257 does not wrap to 1
+        [True, True]
+        """
         return self._compare("CMPNE", x)
 
     def isclose(
         self, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
     ) -> Self:
-        """Whether |self - other| <= atol + rtol * |other|, numpy's rule; infinities by equality."""
+        """Whether |self - other| <= atol + rtol * |other|, numpy's rule; infinities by equality.
+
+        >>> Tensor([100.0, 1.0]).isclose(Tensor([100.001, 1.001])).tolist()
+        [True, False]
+        """
         a, b = self._broadcasted(other)
         a, b = a._as_float(), b._as_float()
         limit = b._alu("ABS").mul(rtol).add(atol)
@@ -163,15 +191,26 @@ class ElementwiseMixin(PromotionMixin):
 
         Raises:
             DTypeError: an operand is a float.
+
+        >>> Tensor([12, -1]).bitwise_and(10).tolist()
+        [8, 10]
         """
         return self._bits("AND", x, reverse)
 
     def bitwise_or(self, x: Any, reverse: bool = False) -> Self:
-        """The bits that either has; logical `or` of bools."""
+        """The bits that either has; logical `or` of bools.
+
+        >>> Tensor([12, 0]).bitwise_or(10).tolist()
+        [14, 10]
+        """
         return self._bits("OR", x, reverse)
 
     def bitwise_xor(self, x: Any, reverse: bool = False) -> Self:
-        """The bits that one only has; for bools whether they differ."""
+        """The bits that one only has; for bools whether they differ.
+
+        >>> Tensor([12, 10]).bitwise_xor(10).tolist()
+        [6, 0]
+        """
         return self._bits("XOR", x, reverse)
 
     def lshift(self, x: Any, reverse: bool = False) -> Self:
@@ -179,11 +218,18 @@ class ElementwiseMixin(PromotionMixin):
 
         Raises:
             DTypeError: an operand is a float.
+
+        >>> Tensor([1, 3]).lshift(4).tolist(), Tensor([1]).lshift(32).tolist()
+        ([16, 48], [0])
         """
         return self._shifted("SHL", x, reverse)
 
     def rshift(self, x: Any, reverse: bool = False) -> Self:
-        """Bits moved down (the sign stays); by the width or more: 0, or -1 for negative ints."""
+        """Bits moved down (the sign stays); by the width or more: 0, or -1 for negative ints.
+
+        >>> Tensor([17, -17]).rshift(2).tolist()
+        [4, -5]
+        """
         return self._shifted("SHR", x, reverse)
 
     def _shifted(self, name: str, x: Any, reverse: bool) -> Self:
@@ -192,7 +238,11 @@ class ElementwiseMixin(PromotionMixin):
         return a._without_bool()._alu(name, b._without_bool())
 
     def bitwise_not(self) -> Self:
-        """All bits inverted; logical `not` of bools."""
+        """All bits inverted; logical `not` of bools.
+
+        >>> Tensor([0, 5]).bitwise_not().tolist(), Tensor([True]).bitwise_not().tolist()
+        ([-1, -6], [False])
+        """
         self._need_ints("NOT")
         return self._alu("NOT")
 
@@ -200,6 +250,10 @@ class ElementwiseMixin(PromotionMixin):
         """Threefry2x32 of this counter (uint64) under a key (uint64): 64 random bits.
 
         Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (2011).
+
+        >>> counters = Tensor([0, 1], dtype="uint64")
+        >>> [hex(bits) for bits in counters.threefry(Tensor([0], dtype="uint64")).tolist()]
+        ['0x99ba4efe6b200159', '0xc0de3f32508efb2c']
         """
         a, b = self._broadcasted(seed, dtype=dtypes.uint64)
         return a._alu("THREEFRY", b)
@@ -241,7 +295,11 @@ class ElementwiseMixin(PromotionMixin):
         return least_upper_dtype(*known) if known else dtypes.default_float()
 
     def masked_fill(self, mask: Self, value: Any) -> Self:
-        """`value` where the mask is true, else this."""
+        """`value` where the mask is true, else this.
+
+        >>> Tensor([1.0, 2.0]).masked_fill(Tensor([False, True]), float("-inf")).tolist()
+        [1.0, -inf]
+        """
         return cast(Self, self._as_operand(mask).where(value, self))
 
     def clamp(self, min_: Any = None, max_: Any = None) -> Self:
@@ -249,6 +307,9 @@ class ElementwiseMixin(PromotionMixin):
 
         Raises:
             ArgumentError: neither is given.
+
+        >>> Tensor([-5, 0, 5]).clamp(max_=1).tolist()
+        [-5, 0, 1]
         """
         if min_ is None and max_ is None:
             raise ArgumentError("clip takes min_ or max_ or both, got neither")
@@ -279,12 +340,20 @@ class ElementwiseMixin(PromotionMixin):
         return self.clamp(min_, max_)
 
     def lerp(self, end: Any, weight: Any) -> Self:
-        """self + (end - self) * weight."""
+        """self + (end - self) * weight.
+
+        >>> Tensor([0.0, 10.0]).lerp(Tensor([4.0, 20.0]), 0.25).tolist()
+        [1.0, 12.5]
+        """
         step = (self.sub(end, reverse=True)).mul(weight)
         return self.add(step)
 
     def copysign(self, other: Any) -> Self:
-        """The magnitude of this with the sign of the other (the sign of 0 and NaN included)."""
+        """The magnitude of this with the sign of the other (the sign of 0 and NaN included).
+
+        >>> Tensor([1.0, 2.0]).copysign(Tensor([-0.0, 3.0])).tolist()
+        [-1.0, 2.0]
+        """
         x, y = self._broadcasted(other)
         x, y = x._as_float(), y._as_float()
         signed = {1: dtypes.int8, 2: dtypes.int16, 4: dtypes.int32, 8: dtypes.int64}

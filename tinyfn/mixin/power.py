@@ -101,5 +101,9 @@ class PowerMixin(ElementwiseMixin):
         return exponent._alu("CMPLT", zero)._alu("WHERE", truncated, result)
 
     def square(self) -> Self:
-        """x * x."""
+        """x * x.
+
+        >>> Tensor([-3, 100], dtype="int8").square().tolist()  # ints wrap
+        [9, 16]
+        """
         return self.mul(self)

@@ -80,6 +80,9 @@ class ReduceMixin(OperatorMixin):
 
         Raises:
             ShapeError: there are no elements.
+
+        >>> Tensor([[1, 5], [3, 2]]).max(axis=1).tolist()
+        [5, 3]
         """
         return self._extreme("MAX", axis, keepdim)
 
@@ -88,21 +91,36 @@ class ReduceMixin(OperatorMixin):
 
         Raises:
             ShapeError: there are no elements.
+
+        >>> Tensor([2.0, float("nan"), 1.0]).min().item()
+        nan
         """
         return self._extreme("MIN", axis, keepdim)
 
     def any(self, axis: Axes = None, keepdim: bool = False) -> Self:
-        """Whether some element is not 0 (False for no elements)."""
+        """Whether some element is not 0 (False for no elements).
+
+        >>> Tensor([[0, 0], [0, 2]]).any(axis=1).tolist()
+        [False, True]
+        """
         return self.cast(dtypes.bool)._reduced("MAX", resolve_axes(axis, self.ndim), keepdim)
 
     def all(self, axis: Axes = None, keepdim: bool = False) -> Self:
-        """Whether no element is 0 (True for no elements)."""
+        """Whether no element is 0 (True for no elements).
+
+        >>> Tensor([[1, 2], [0, 2]]).all(axis=0).tolist()
+        [False, True]
+        """
         return self.cast(dtypes.bool)._reduced("MIN", resolve_axes(axis, self.ndim), keepdim)
 
     def allclose(
         self, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
     ) -> bool:
-        """Whether all elements are close (see `isclose`); computes the answer."""
+        """Whether all elements are close (see `isclose`); computes the answer.
+
+        >>> Tensor([1.0, 2.0]).allclose(Tensor([1.0, 2.00001]))
+        True
+        """
         found: Any = self.isclose(other, rtol, atol, equal_nan).all()
         return bool(found.item())
 
@@ -138,7 +156,12 @@ class ReduceMixin(OperatorMixin):
     def var_mean(
         self, axis: Axes = None, keepdim: bool = False, correction: int = 1
     ) -> tuple[Self, Self]:
-        """The variance and the mean."""
+        """The variance and the mean.
+
+        >>> var, mean = Tensor([1.0, 2.0, 3.0]).var_mean(correction=0)
+        >>> round(var.item(), 4), mean.item()
+        (0.6667, 2.0)
+        """
         if self.dtype.kind != "float":
             return self._as_float().var_mean(axis, keepdim, correction)
         axes = resolve_axes(axis, self.ndim)
@@ -155,7 +178,11 @@ class ReduceMixin(OperatorMixin):
         return var._without_axes(axes), middle._without_axes(axes)
 
     def std(self, axis: Axes = None, keepdim: bool = False, correction: int = 1) -> Self:
-        """The standard deviation: the root of `var`."""
+        """The standard deviation: the root of `var`.
+
+        >>> Tensor([1.0, 3.0]).std(correction=0).item(), round(Tensor([1.0, 3.0]).std().item(), 4)
+        (1.0, 1.4142)
+        """
         return self.var(axis, keepdim, correction)._root_of_variance()
 
     def _root_of_variance(self) -> Self:
@@ -166,7 +193,12 @@ class ReduceMixin(OperatorMixin):
     def std_mean(
         self, axis: Axes = None, keepdim: bool = False, correction: int = 1
     ) -> tuple[Self, Self]:
-        """The standard deviation and the mean."""
+        """The standard deviation and the mean.
+
+        >>> std, mean = Tensor([[1.0, 2.0, 3.0]]).std_mean(axis=1)
+        >>> std.tolist(), mean.tolist()
+        ([1.0], [2.0])
+        """
         var, mean = self.var_mean(axis, keepdim, correction)
         return var._root_of_variance(), mean
 
@@ -183,7 +215,11 @@ class ReduceMixin(OperatorMixin):
         return self._place_of("MAX", axis, keepdim)
 
     def argmin(self, axis: int | None = None, keepdim: bool = False) -> Self:
-        """The number of the first smallest element (see `argmax`)."""
+        """The number of the first smallest element (see `argmax`).
+
+        >>> Tensor([[2, 1, 1], [0, 3, 4]]).argmin(axis=1).tolist()
+        [1, 0]
+        """
         return self._place_of("MIN", axis, keepdim)
 
     def _place_of(self, name: str, axis: int | None, keepdim: bool) -> Self:

@@ -229,7 +229,12 @@ def test_interpolation_beside_infinity_is_numpys():
 def test_interpolation_of_two_axes_and_refusals():
     x = np.arange(12.0).reshape(1, 3, 4)
     assert Eager(x).interpolate((6, 2)).shape == (1, 6, 2)
-    assert Eager(np.arange(4, dtype=np.uint8)).interpolate((7,)).dtype is dtypes.uint8
+    bytes_ = Eager(np.array([[1, 2], [3, 4]], np.uint8)).interpolate((4, 4))
+    assert bytes_.dtype is dtypes.uint8
+    expected = [[1, 1, 2, 2], [2, 2, 2, 3], [3, 3, 3, 4], [3, 3, 4, 4]]  # rounded once, half up
+    np.testing.assert_array_equal(bytes_.numpy(), expected)
+    ints = Eager(np.array([0, -1, -4], np.int32)).interpolate((7,))
+    np.testing.assert_array_equal(ints.numpy(), [0, 0, 0, -1, -2, -3, -4])
     for bad in [
         lambda: Eager(x).interpolate((6,), mode="cubic"),
         lambda: Eager(x).interpolate((6,), "nearest", True),

@@ -265,8 +265,9 @@ def test_isclose_is_numpys():
     for equal_nan in (False, True):
         found = Eager(a).isclose(Eager(b), equal_nan=equal_nan)
         same(found, np.isclose(a, b, equal_nan=equal_nan))
-    assert Eager(x[:2]).allclose(Eager(x[:2])) is True
-    assert Eager(x).allclose(Eager(x)) is False
+    assert Eager(x[:2]).allclose(Eager(x[:2]))
+    assert not Eager(x).allclose(Eager(x))
+    assert Eager(x[:2]).allclose(Eager(x[:2])).item() is True
 
 
 def test_copysign_sees_the_sign_of_zero_and_nan():
@@ -286,6 +287,14 @@ def test_logaddexp():
 def test_lerp():
     a, b = np.array([0.0, 10.0]), np.array([1.0, 20.0])
     np.testing.assert_allclose(Eager(a).lerp(Eager(b), 0.25).numpy(), [0.25, 12.5])
+
+
+def test_lerp_of_bytes_does_not_wrap():
+    a, b = np.array([10, 200], np.uint8), np.array([20, 100], np.uint8)
+    np.testing.assert_allclose(Eager(a).lerp(Eager(b), 0.3).numpy(), [13, 170])
+    found = Eager(a).lerp(Eager(b), Eager(np.array([0.25, 0.5], np.float32)))
+    assert found.dtype is dtypes.uint8
+    np.testing.assert_array_equal(found.numpy(), [13, 150])
 
 
 def test_operators_leave_strangers_alone():

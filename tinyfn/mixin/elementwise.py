@@ -340,13 +340,17 @@ class ElementwiseMixin(PromotionMixin):
         return self.clamp(min_, max_)
 
     def lerp(self, end: Any, weight: Any) -> Self:
-        """self + (end - self) * weight.
+        """self + (end - self) * weight, in floats; of uint8 with a tensor of weights rounded back.
 
-        >>> Tensor([0.0, 10.0]).lerp(Tensor([4.0, 20.0]), 0.25).tolist()
-        [1.0, 12.5]
+        >>> Tensor([0, 10]).lerp(Tensor([1, 0]), 0.25).tolist()
+        [0.25, 7.5]
         """
-        step = (self.sub(end, reverse=True)).mul(weight)
-        return self.add(step)
+        x = self._as_float()
+        found = x.add(x.sub(end, reverse=True).mul(weight))
+        pixels = self.dtype is dtypes.uint8 and isinstance(end, type(self))
+        if pixels and end.dtype is dtypes.uint8 and isinstance(weight, type(self)):
+            return found.add(0.5).cast(dtypes.uint8)  # above 0: rounded down
+        return found
 
     def copysign(self, other: Any) -> Self:
         """The magnitude of this with the sign of the other (the sign of 0 and NaN included).

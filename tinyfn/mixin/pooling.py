@@ -142,7 +142,8 @@ class PoolingMixin(ConvolutionMixin):
         """The last axes brought to other sizes.
 
         Args:
-            mode: "linear" between the two nearest, "nearest" (rounded down), "nearest-exact".
+            mode: "linear" between the two nearest (uint8 is rounded to nearest, other ints towards
+                0), "nearest" (rounded down), "nearest-exact".
             align_corners: whether the first and last elements stay in place ("linear" only).
         """
         if mode not in ("linear", "nearest", "nearest-exact"):
@@ -153,10 +154,12 @@ class PoolingMixin(ConvolutionMixin):
             raise ShapeError(f"expected 1 to {self.ndim} sizes, got {size}")
         if align_corners and mode != "linear":
             raise ArgumentError("align_corners goes with mode 'linear' only")
-        x = self
+        linear = mode == "linear"
+        x = self.cast(self._computed_in()) if linear else self
         for i, new in enumerate(size):
             x = x._interpolated(self.ndim - len(size) + i, new, mode, align_corners)
-        return x
+        x = x.add(0.5) if linear and self.dtype is dtypes.uint8 else x
+        return x.cast(self.dtype)
 
     def _interpolated(self, axis: int, new: int, mode: str, corners: bool) -> Self:
         old = self.shape[axis]
@@ -172,15 +175,11 @@ class PoolingMixin(ConvolutionMixin):
             place = number.float().add(0.5).mul(old / new).sub(0.5).clip(0, old - 1)
         low = place.floor()
         first = low.cast(dtypes.int32)
-        x = self.cast(self._computed_in()) if self.dtype.kind == "float" else self.float()
-        weight = place.sub(low)._reshaped((new, *(1,) * (self.ndim - axis - 1))).cast(x.dtype)
-        near, far = x._gather(first, axis), x._gather(first.add(1).minimum(old - 1), axis)
+        weight = place.sub(low)._reshaped((new, *(1,) * (self.ndim - axis - 1))).cast(self.dtype)
+        near, far = self._gather(first, axis), self._gather(first.add(1).minimum(old - 1), axis)
         # a sum of shares, not near + (far - near) * weight: beside infinity that would be NaN
         between = near.mul(weight.mul(-1).add(1)).add(far.mul(weight))
-        found = (weight > 0).where(between, near)
-        return (
-            found.cast(self.dtype) if self.dtype.kind == "float" else found.round().cast(self.dtype)
-        )
+        return (weight > 0).where(between, near)
 
 
 def _last(axes: tuple[int, ...]) -> tuple[int, ...]:

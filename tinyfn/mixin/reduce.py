@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+import numpy as np
+
 from tinyfn.dtype import DType, dtypes, sum_acc_dtype, to_dtype
 from tinyfn.errors import ShapeError
 from tinyfn.mixin.core import Axes, Size, count, max_size, resolve_axes, same_size, show
@@ -115,14 +117,16 @@ class ReduceMixin(OperatorMixin):
 
     def allclose(
         self, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
-    ) -> bool:
+    ) -> np.bool_:
         """Whether all elements are close (see `isclose`); computes the answer.
 
-        >>> Tensor([1.0, 2.0]).allclose(Tensor([1.0, 2.00001]))
+        A bool of numpy: true or false as it stands, and with an `item()` as a tensor has.
+
+        >>> bool(Tensor([1.0, 2.0]).allclose(Tensor([1.0, 2.000001])))
         True
         """
         found: Any = self.isclose(other, rtol, atol, equal_nan).all()
-        return bool(found.item())
+        return np.bool_(found.item())
 
     def _count(self, axes: tuple[int, ...]) -> Size:
         return count([self.shape[a] for a in axes])

@@ -107,3 +107,13 @@ class KernelError(TinyfnError, RuntimeError):
 
 class JitError(TinyfnError, RuntimeError):
     """A TinyJit call that cannot be recorded or replayed."""
+
+
+class OutOfMemoryError(TinyfnError, MemoryError):
+    """There is no memory for a buffer."""
+
+    def __init__(self, wanted: int, in_use: int, why: str) -> None:
+        super().__init__(
+            f"no memory for a buffer of {wanted} bytes: {in_use} bytes are in use by buffers, and "
+            f"{why}; use a smaller shape or dtype, or drop tensors that are no longer needed"
+        )

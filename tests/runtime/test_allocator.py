@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tinyfn.errors import ArgumentError
+from tinyfn.errors import ArgumentError, OutOfMemoryError
 from tinyfn.helpers import GlobalCounters
 from tinyfn.runtime.allocator import MAPPED_FROM, Allocator, size_class
 
@@ -75,7 +75,7 @@ def test_refusals_are_sentences():
     with pytest.raises(ArgumentError, match="expected a size of 0 or more bytes, got -1"):
         allocator.allocate(-1)
     for size in (1 << 62, 1 << 80):
-        with pytest.raises(MemoryError, match=rf"{size} bytes was asked for.*smaller shape"):
+        with pytest.raises(OutOfMemoryError, match=rf"of {size} bytes: 0 .*use a smaller shape"):
             allocator.allocate(size)
     with pytest.raises(ArgumentError, match="an address that is in use"):
         allocator.free(64)
@@ -90,9 +90,25 @@ def test_a_failing_system_gets_the_cache_back_first(monkeypatch):
         raise OSError("Cannot allocate memory")
 
     monkeypatch.setattr("tinyfn.runtime.allocator.fresh", no_memory)
-    with pytest.raises(MemoryError, match="the system has no memory for a buffer of 4096 bytes"):
+    with pytest.raises(MemoryError, match="no memory for a buffer of 4096 bytes: 0 .*system"):
         allocator.allocate(4096)
     assert allocator.cached_bytes == 0
+    assert allocator.used_bytes == 0
+
+
+def test_what_is_in_use_and_kept_counts(monkeypatch):
+    monkeypatch.setattr("tinyfn.runtime.allocator.memory_bytes", lambda: 10 << 20)
+    allocator = Allocator()
+    held = allocator.allocate(4 << 20)
+    allocator.free(allocator.allocate(5 << 20))
+    with pytest.raises(OutOfMemoryError, match=f"{7 << 20} bytes: {4 << 20} bytes are in use"):
+        allocator.allocate(7 << 20)
+    assert (allocator.used_bytes, allocator.cached_bytes) == (4 << 20, 5 << 20)
+    other = allocator.allocate(3 << 20)  # together with what is kept it would be too much
+    assert (allocator.used_bytes, allocator.cached_bytes) == (7 << 20, 0)
+    for address in (held, other):
+        allocator.free(address)
+    allocator.free(allocator.allocate(10 << 20))
     assert allocator.used_bytes == 0
 
 

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from tinyfn.dtype import DType, dtypes, to_dtype
 from tinyfn.errors import ArgumentError, ShapeError
+from tinyfn.helpers import ceildiv
 from tinyfn.mixin.core import as_int, max_size, show
 from tinyfn.mixin.reduce import ReduceMixin
 
@@ -42,9 +43,9 @@ class CreationMixin(ReduceMixin):
             raise ArgumentError("arange takes a step that is not 0, got 0")
         kinds = max(dtypes.from_py(v) for v in (first, last, step))
         kind = to_dtype(dtype) if dtype is not None else kinds
-        number = max(0, math.ceil((last - first) / step))
-        if all(isinstance(v, int) for v in (first, last, step)):
-            number = len(range(first, last, step))
+        ints = all(isinstance(v, int) for v in (first, last, step))
+        steps = ceildiv(last - first, step) if ints else math.ceil((last - first) / step)
+        number = max(0, steps)
         whole = isinstance(first, int) and isinstance(step, int)
         exact = dtypes.int32 if whole and _fits(first, step, number) else dtypes.int64
         inner = kind if dtypes.is_int(kind) else exact if whole else dtypes.float64

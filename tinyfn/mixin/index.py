@@ -155,7 +155,7 @@ def _slice(entry: slice, size: Size, symbolic: Callable[[Any], bool]) -> Record:
         return _symbolic_slice(entry, size, step, symbolic)
     ints = (None if p is None else _int(p) for p in parts)
     begin, end, step = slice(*ints).indices(size)
-    count = len(range(begin, end, step))
+    count = max(0, ceildiv(end - begin, step))
     if (begin, end, step) == (0, size, 1):
         return Whole(size)
     if not count:

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyfn.errors import ArgumentError
+from tinyfn.errors import ArgumentError, OutOfMemoryError
 from tinyfn.helpers import GlobalCounters
 from tinyfn.runtime.machine import after_fork, memory_bytes
 
@@ -98,17 +98,20 @@ class Allocator:
         self._lock = threading.Lock()  # the thread that held the old one is not in the child
 
     def allocate(self, nbytes: int) -> int:
-        """The address of `nbytes` bytes (0 works too), aligned to 64; contents undefined."""
+        """The address of `nbytes` bytes (0 works too), aligned to 64; contents undefined.
+
+        Raises:
+            OutOfMemoryError: with all that is in use it would be more than the process may have.
+        """
         if nbytes < 0:
             raise ArgumentError(f"expected a size of 0 or more bytes, got {nbytes}")
-        if nbytes > memory_bytes():
-            raise MemoryError(
-                f"a buffer of {nbytes} bytes was asked for, but this process may use "
-                f"{memory_bytes()} bytes of memory at most; use a smaller shape or dtype"
-            )
         capacity = size_class(nbytes)
         with self._lock:
             self._take_returned()
+            if self.used_bytes + nbytes > memory_bytes():
+                # a system that promises more ends the process when the memory is written to
+                why = f"this process may use {memory_bytes()} bytes at most"
+                raise OutOfMemoryError(nbytes, self.used_bytes, why)
             block = self._reuse(capacity) or self._fresh(capacity)
             block.nbytes = nbytes
             self._used[block.address] = block
@@ -149,6 +152,7 @@ class Allocator:
         return block
 
     def _fresh(self, capacity: int) -> Block:
+        self._trim(max(0, memory_bytes() - self.used_bytes - capacity))
         try:
             return fresh(capacity)
         except (MemoryError, OSError):
@@ -156,11 +160,8 @@ class Allocator:
         try:
             return fresh(capacity)
         except (MemoryError, OSError) as error:
-            raise MemoryError(
-                f"the system has no memory for a buffer of {capacity} bytes "
-                f"({self.used_bytes} bytes are in use by buffers); "
-                "drop tensors that are no longer needed, or use smaller ones"
-            ) from error
+            why = "the system gives no more"
+            raise OutOfMemoryError(capacity, self.used_bytes, why) from error
 
     def _take_returned(self) -> None:
         while self._returned:

@@ -106,7 +106,7 @@ def place_temporaries(plan: MemoryPlan) -> None:
         slots = device if isinstance(device, tuple) else (device or Device.DEFAULT,)
         arenas[device] = [Buffer(slot, nbytes, dtypes.uint8) for slot in slots]
     for part in plan.slices:
-        dtype, size = part.memory.dtype, int(np.prod(part.memory.arg.shape, dtype=np.int64))
+        dtype, size = part.memory.dtype, int(prod(part.memory.arg.shape))
         views = [Buffer.view_of(a, part.offset, size, dtype) for a in arenas[part.device]]
         part.memory.set_buffer(tuple(views) if isinstance(part.device, tuple) else views[0])
 

@@ -90,7 +90,7 @@ def _in_depths(node: UOp) -> UOp | None:
         return None
     size = source.shape[first]
     inner = total // size
-    fitting = [n for n in range(1, size) if size % n == 0 and inner * n <= DEPTH]
+    fitting = [n for n in range(1, min(size, DEPTH // inner + 1)) if size % n == 0]
     together = max(fitting, default=1)
     pieces = size // together
     if pieces < 2 or inner * together < SHALLOW or pieces * elements(node) > MOST:

@@ -117,7 +117,11 @@ class ArrangeMixin(CreationMixin):
         return tuple(self._narrow(axis, b, n) for b, n in zip(begins, parts, strict=True))
 
     def chunk(self, chunks: int, dim: int = 0) -> list[Self]:
-        """At most `chunks` pieces of one size along an axis (the last may be smaller)."""
+        """At most `chunks` pieces of one size along an axis (the last may be smaller).
+
+        >>> [t.tolist() for t in Tensor([1, 2, 3, 4, 5]).chunk(4)]
+        [[1, 2], [3, 4], [5]]
+        """
         if chunks <= 0:
             raise ArgumentError(f"expected 1 chunk or more, got {chunks}")
         size = self.shape[resolve_axis(dim, self.ndim)]
@@ -128,6 +132,9 @@ class ArrangeMixin(CreationMixin):
 
         Args:
             indexing: "ij" for axes in order, "xy" for the first two exchanged.
+
+        >>> [t.tolist() for t in Tensor([1, 2]).meshgrid(Tensor([5, 6, 7]))]
+        [[[1, 1, 1], [2, 2, 2]], [[5, 6, 7], [5, 6, 7]]]
         """
         if indexing not in ("ij", "xy"):
             raise ArgumentError(f"expected indexing 'ij' or 'xy', got {indexing!r}")
@@ -213,7 +220,11 @@ class ArrangeMixin(CreationMixin):
         return self._shrunk(flat)
 
     def pad_to(self, shape: Any, *args: Any, value: float = 0) -> Self:
-        """Elements put after the end of every axis, up to a shape; None keeps a size."""
+        """Elements put after the end of every axis, up to a shape; None keeps a size.
+
+        >>> Tensor([[1, 2]]).pad_to(2, None, value=9).tolist()
+        [[1, 2], [9, 9]]
+        """
         wanted = self._shape_argument((shape, *args))
         self._one_each(wanted)
         if any(

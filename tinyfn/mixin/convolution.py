@@ -94,6 +94,12 @@ class ConvolutionMixin(GatherMixin):
         """The transpose of `conv2d`: weight (channels in, channels out / groups, ...).
 
         Zeros are put between the elements (stride), and the flipped weight slides over them.
+
+        >>> x, weight = Tensor([[[[1.0, 2.0]]]]), Tensor([[[[1.0, 10.0]]]])
+        >>> x.conv_transpose2d(weight).tolist()
+        [[[[1.0, 12.0, 20.0]]]]
+        >>> x.conv_transpose2d(weight, stride=(1, 2)).tolist()
+        [[[[1.0, 10.0, 2.0, 20.0]]]]
         """
         n = weight.ndim - 2
         if n < 1 or self.ndim != n + 2 or not same_size(self.shape[1], weight.shape[0]):

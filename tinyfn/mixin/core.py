@@ -118,7 +118,11 @@ class Core:
 
     @property
     def ndim(self) -> int:
-        """The number of axes."""
+        """The number of axes.
+
+        >>> Tensor([[1, 2]]).ndim, Tensor(5).ndim
+        (2, 0)
+        """
         return len(self.shape)
 
     def _full(self, shape: Shape, value: Any, dtype: DType) -> Self:

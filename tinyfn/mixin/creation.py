@@ -92,7 +92,11 @@ class CreationMixin(ReduceMixin):
         return rows.eq(cls._numbers(columns, dtypes.int32)).cast(kind)
 
     def const_like(self, b: Any, dtype: DType | str | None = None) -> Self:
-        """One constant in the shape (and by default the dtype) of this."""
+        """One constant in the shape (and by default the dtype) of this.
+
+        >>> Tensor([[1, 2]]).const_like(0.5, dtype="float").tolist()
+        [[0.5, 0.5]]
+        """
         return self._full(self.shape, b, self.dtype if dtype is None else to_dtype(dtype))
 
     # *** masks by position ***
@@ -128,24 +132,46 @@ class CreationMixin(ReduceMixin):
     # *** counts ***
 
     def numel(self) -> Any:
-        """The number of elements."""
+        """The number of elements.
+
+        >>> Tensor([[1, 2, 3]]).numel(), Tensor(5).numel()
+        (3, 1)
+        """
         return self._count(tuple(range(self.ndim)))
 
     def nbytes(self) -> Any:
-        """The bytes of all elements."""
+        """The bytes of all elements.
+
+        >>> Tensor([1, 2, 3], dtype="int64").nbytes()
+        24
+        """
         return self.numel() * self.element_size()
 
     def size(self, dim: int | None = None) -> Any:
-        """The shape, or the size of one axis."""
+        """The shape, or the size of one axis.
+
+        >>> Tensor([[1, 2, 3]]).size(), Tensor([[1, 2, 3]]).size(-1)
+        ((1, 3), 3)
+        """
         return self.shape if dim is None else self.shape[dim]
 
     @property
     def max_shape(self) -> tuple[int, ...]:
-        """The shape with every symbolic size at its largest."""
+        """The shape with every symbolic size at its largest.
+
+        >>> n = Variable("n", 1, 8).bind(3)
+        >>> Tensor([[1] * 8])[:, :n].max_shape
+        (1, 8)
+        """
         return tuple(max_size(s) for s in self.shape)
 
     def max_numel(self) -> int:
-        """The number of elements with every symbolic size at its largest."""
+        """The number of elements with every symbolic size at its largest.
+
+        >>> n = Variable("n", 1, 8).bind(3)
+        >>> Tensor([[1] * 8])[:, :n].max_numel()
+        8
+        """
         return math.prod(self.max_shape)
 
 

@@ -26,6 +26,11 @@ class DecompositionMixin(RearrangeMixin):
         """Q (orthogonal, rows x rows) and R (upper triangular) with Q R equal to this.
 
         Golub, Van Loan: Matrix computations, 5.2.
+
+        >>> a = Tensor([[3.0, 1.0], [4.0, 2.0]])
+        >>> q, r = a.qr()
+        >>> bool((q @ r).allclose(a, atol=1e-5)), abs(r[1, 0].item()) < 1e-6
+        (True, True)
         """
         rows, columns = self._matrix_sizes("qr")
         lead = self.shape[:-2]
@@ -55,6 +60,10 @@ class DecompositionMixin(RearrangeMixin):
 
         Args:
             full_matrices: whether U and V are square.
+
+        >>> u, s, v = Tensor([[3.0, 0.0], [0.0, -4.0]]).svd()
+        >>> s.tolist(), (u @ s.diag() @ v).numpy().round(4).tolist()
+        ([4.0, 3.0], [[3.0, 0.0], [0.0, -4.0]])
         """
         rows, columns = self._matrix_sizes("svd")
         if rows < columns:

@@ -188,6 +188,10 @@ class GatherMixin(ScanMixin):
         Args:
             size: how many; missing ones are `fill_value`, in this dtype. Without it the mask is
                 computed now.
+
+        >>> x = Tensor([[1, 2], [3, 4]])
+        >>> x.masked_select(x > 1).tolist(), x.masked_select(x > 1, size=4, fill_value=-1).tolist()
+        ([2, 3, 4], [2, 3, 4, -1])
         """
         shape = self._broadcasted(mask.cast(dtypes.int32))[0].shape
         chosen = mask.cast(dtypes.bool)._broadcast_to(shape).flatten()
@@ -201,6 +205,9 @@ class GatherMixin(ScanMixin):
 
         Args:
             size: how many; missing ones are `fill_value`. Without it they are counted now.
+
+        >>> Tensor([[0, 5], [7, 0]]).nonzero().tolist()
+        [[0, 1], [1, 0]]
         """
         flat = self.cast(dtypes.bool)._reshaped((count(self.shape),))
         number = _number_of_true(flat) if size is None else size

@@ -52,6 +52,9 @@ class IndexingMixin(LinalgMixin):
 
         Raises:
             IndexingError: the index has a list or tensor, which names no view.
+
+        >>> Tensor([[1, 2, 3], [4, 5, 6]]).view_of((..., slice(None, None, -2))).tolist()
+        [[3, 1], [6, 4]]
         """
         records = self._records(index)
         if any(isinstance(r, Chosen) for r in records):

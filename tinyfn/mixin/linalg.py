@@ -78,7 +78,11 @@ class LinalgMixin(ArrangeMixin):
         return x._alu("MUL", y)._reduced("ADD", last, False).cast(result)
 
     def matmul(self, x: Self, reverse: bool = False, dtype: DType | str | None = None) -> Self:
-        """The same as `dot`; `reverse` exchanges the operands."""
+        """The same as `dot`; `reverse` exchanges the operands.
+
+        >>> Tensor([[1, 2], [3, 4]]).matmul(Tensor([10, 1])).tolist()
+        [12, 34]
+        """
         return self._factor(x).dot(self, dtype) if reverse else self.dot(x, dtype)
 
     def __matmul__(self, x: Self) -> Self:
@@ -94,6 +98,9 @@ class LinalgMixin(ArrangeMixin):
 
         Args:
             weight: (in, out); for torch's layout pass its transpose.
+
+        >>> Tensor([1.0, 2.0]).linear(Tensor([[1.0, 0.0], [3.0, 4.0]]), Tensor([0.5, 0.0])).tolist()
+        [7.5, 8.0]
         """
         if dtype is not None:
             kind = to_dtype(dtype)
@@ -136,6 +143,10 @@ class LinalgMixin(ArrangeMixin):
 
         Jordan et al., Muon (2024): with params (a, b, c, ...) every step is
         a x + b (x x^T) x + c (x x^T)^2 x + ...
+
+        >>> x = Tensor([[3.0, 0.0], [0.0, 3.0]]).newton_schulz(5, params=(1.5, -0.5))
+        >>> x.numpy().round(3).tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
         """
         self._need_float("newton_schulz")
         if self.ndim < 2:

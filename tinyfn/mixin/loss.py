@@ -20,7 +20,12 @@ class LossMixin(PoolingMixin):
         return self if reduction == "none" else self.mean() if reduction == "mean" else self.sum()
 
     def binary_crossentropy(self, Y: Self, reduction: str = "mean") -> Self:
-        """-(y log p + (1 - y) log(1 - p)) of probabilities; logarithms are at least -100."""
+        """-(y log p + (1 - y) log(1 - p)) of probabilities; logarithms are at least -100.
+
+        >>> p, y = Tensor([1.0, 0.0]), Tensor([1.0, 1.0])
+        >>> p.binary_crossentropy(y).item()
+        50.0
+        """
         p = self._as_float()
         least = -100.0
         yes, no = p.log().clip(least), (1 - p).log().clip(least)
@@ -29,7 +34,11 @@ class LossMixin(PoolingMixin):
     def binary_crossentropy_logits(
         self, Y: Self, reduction: str = "mean", pos_weight: Self | None = None
     ) -> Self:
-        """The same of logits, without overflow; `pos_weight` multiplies the cost of y = 1."""
+        """The same of logits, without overflow; `pos_weight` multiplies the cost of y = 1.
+
+        >>> Tensor([1000.0, -1000.0]).binary_crossentropy_logits(Tensor([1.0, 1.0])).item()
+        500.0
+        """
         yes, no = self.logsigmoid(), self.neg().logsigmoid()
         yes = yes if pos_weight is None else yes * pos_weight
         return (-(Y * yes) - (1 - Y) * no)._reduced_loss(reduction)
@@ -43,6 +52,10 @@ class LossMixin(PoolingMixin):
 
         Raises:
             ShapeError: Y has neither shape.
+
+        >>> logits = Tensor([[0.0, 0.0], [0.0, 100.0]])
+        >>> round(logits.cross_entropy(Tensor([0, 1])).item(), 4)  # (log(2) + 0) / 2
+        0.3466
         """
         _check_smoothing(label_smoothing)
         axis = min(1, self.ndim - 1)
@@ -76,6 +89,10 @@ class LossMixin(PoolingMixin):
         """-log softmax(x)[y] over the last axis, for class numbers y.
 
         Entries whose class is `ignore_index` cost nothing and do not count in the mean.
+
+        >>> logits = Tensor([[0.0, 0.0], [100.0, 0.0]])
+        >>> round(logits.sparse_categorical_crossentropy(Tensor([1, -1])).item(), 4)
+        0.6931
         """
         _check_smoothing(label_smoothing)
         if not same_shape(Y.shape, self.shape[:-1]):
@@ -101,6 +118,12 @@ class LossMixin(PoolingMixin):
         Args:
             weight: one a class; the mean is weighted by it.
             ignore_index: a class that costs nothing and does not count.
+
+        >>> logs = Tensor([[-1.0, -2.0], [-3.0, -4.0]])
+        >>> logs.nll_loss(Tensor([0, 1])).item()
+        2.5
+        >>> logs.nll_loss(Tensor([0, 1]), weight=Tensor([3.0, 1.0])).item()  # (3 * 1 + 1 * 4) / 4
+        1.75
         """
         axis = min(1, self.ndim - 1)
         expected = [s for i, s in enumerate(self.shape) if i != axis]

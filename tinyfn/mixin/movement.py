@@ -86,7 +86,11 @@ class MovementMixin(Core):
         return self if same_shape(shape, self.shape) else self._move("RESHAPE", shape)
 
     def view(self, shape: Any, *args: Any) -> Self:
-        """The same as `reshape`."""
+        """The same as `reshape`.
+
+        >>> Tensor([1, 2, 3, 4]).view(2, -1).tolist()
+        [[1, 2], [3, 4]]
+        """
         return self.reshape(shape, *args)
 
     def expand(self, shape: Any, *args: Any) -> Self:
@@ -210,7 +214,11 @@ class MovementMixin(Core):
         return self._padded(flat)
 
     def shrink_to(self, shape: Any, *args: Any) -> Self:
-        """The first elements of every axis; None keeps a size."""
+        """The first elements of every axis; None keeps a size.
+
+        >>> Tensor([[1, 2, 3], [4, 5, 6]]).shrink_to(None, 2).tolist()
+        [[1, 2], [4, 5]]
+        """
         wanted = self._shape_argument((shape, *args))
         self._one_each(wanted)
         return self.shrink(tuple(None if s is None else (0, s) for s in wanted))
@@ -225,7 +233,11 @@ class MovementMixin(Core):
 
     @property
     def T(self) -> Self:  # noqa: N802 (numpy's name)
-        """The two axes of a matrix exchanged (for more axes: their order reversed)."""
+        """The two axes of a matrix exchanged (for more axes: their order reversed).
+
+        >>> Tensor([[1, 2, 3], [4, 5, 6]]).T.tolist()
+        [[1, 4], [2, 5], [3, 6]]
+        """
         return self._permuted(tuple(reversed(range(self.ndim))))
 
     def transpose(self, dim0: int = 1, dim1: int = 0) -> Self:
@@ -241,7 +253,12 @@ class MovementMixin(Core):
         return self._permuted(tuple(order))
 
     def squeeze(self, dim: Any = None) -> Self:
-        """Without axes of size 1: all of them, or those named (named ones of another size stay)."""
+        """Without axes of size 1: all of them, or those named (named ones of another size stay).
+
+        >>> x = Tensor([[[1, 2]]])
+        >>> x.squeeze().shape, x.squeeze(0).shape, x.squeeze(-1).shape
+        ((2,), (1, 2), (1, 1, 2))
+        """
         axes = resolve_axes(dim, self.ndim)
         kept = (s for i, s in enumerate(self.shape) if i not in axes or not is_one(s))
         return self._reshaped(tuple(kept))
@@ -271,7 +288,11 @@ class MovementMixin(Core):
         return self._reshaped((*self.shape[:first], joined, *self.shape[last + 1 :]))
 
     def unflatten(self, dim: int, sizes: Sequence[Any]) -> Self:
-        """One axis as several; one size may be -1."""
+        """One axis as several; one size may be -1.
+
+        >>> Tensor([[1, 2, 3, 4, 5, 6]]).unflatten(1, (2, -1)).tolist()
+        [[[1, 2, 3], [4, 5, 6]]]
+        """
         axis = resolve_axis(dim, self.ndim)
         wanted = self._shape_argument((tuple(sizes),))
         if any(same_size(s, -1) for s in wanted):

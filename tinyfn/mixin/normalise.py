@@ -38,18 +38,30 @@ class NormaliseMixin(ActivationMixin):
         return powers.div(powers._reduced("ADD", axes, True)).cast(result)
 
     def log_softmax(self, axis: Axes = -1, dtype: DType | str | None = None) -> Self:
-        """The logarithm of softmax, without underflow."""
+        """The logarithm of softmax, without underflow.
+
+        >>> Tensor([0.0, -1000.0]).log_softmax().tolist()
+        [0.0, -1000.0]
+        """
         x, result = self._for_softmax(dtype)
         axes = resolve_axes(axis, x.ndim)
         shifted = x._shifted_by_max(axes)
         return shifted.sub(shifted.exp()._reduced("ADD", axes, True).log()).cast(result)
 
     def softmin(self, axis: Axes = -1, dtype: DType | str | None = None) -> Self:
-        """softmax of -x."""
+        """softmax of -x.
+
+        >>> Tensor([0.0, 1000.0]).softmin().tolist()
+        [1.0, 0.0]
+        """
         return self._as_float().neg().softmax(axis, dtype)
 
     def logsumexp(self, axis: Axes = None, keepdim: bool = False) -> Self:
-        """log of the sum of e^x, without overflow; -inf for no elements, right for infinities."""
+        """log of the sum of e^x, without overflow; -inf for no elements, right for infinities.
+
+        >>> Tensor([[1000.0, -1000.0], [5.0, float("-inf")]]).logsumexp(axis=1).tolist()
+        [1000.0, 5.0]
+        """
         x, result = self._for_softmax(None)
         axes = resolve_axes(axis, x.ndim)
         if any(same_size(x.shape[a], 0) for a in axes):
@@ -63,6 +75,9 @@ class NormaliseMixin(ActivationMixin):
         """(x - mean) / sqrt(var + eps) along the axes, with the uncorrected variance.
 
         Ba, Kiros, Hinton: Layer normalization (2016).
+
+        >>> Tensor([[1.0, 3.0], [10.0, 30.0]]).layernorm(eps=0).tolist()
+        [[-1.0, 1.0], [-1.0, 1.0]]
         """
         x, result = self._for_softmax(None)
         axes = resolve_axes(axis, x.ndim)
@@ -75,6 +90,11 @@ class NormaliseMixin(ActivationMixin):
         """(x - mean) * invstd * weight + bias with one value of each a channel.
 
         Ioffe, Szegedy: Batch normalization (2015). `weight` and `bias` may be None.
+
+        >>> x = Tensor([[1.0, 10.0], [3.0, 20.0]])  # a batch of 2, with 2 channels
+        >>> scale, mean, invstd = Tensor([1.0, 2.0]), Tensor([2.0, 15.0]), Tensor([1.0, 0.2])
+        >>> x.batchnorm(scale, None, mean, invstd).tolist()
+        [[-1.0, -2.0], [1.0, 2.0]]
         """
         axes = resolve_axes(axis, self.ndim)
         shape = tuple(s if i in axes else 1 for i, s in enumerate(self.shape))
@@ -87,7 +107,11 @@ class NormaliseMixin(ActivationMixin):
         return found if bias is None else found.add(spread(bias))
 
     def normalize(self, p: float = 2.0, dim: Axes = 1, eps: float = 1e-12) -> Self:
-        """x over its p-norm along an axis (over eps where the norm is smaller)."""
+        """x over its p-norm along an axis (over eps where the norm is smaller).
+
+        >>> Tensor([[4.0, 0.0, -4.0, 0.0]]).normalize(p=1).tolist()
+        [[0.5, 0.0, -0.5, 0.0]]
+        """
         axes = resolve_axes(dim, self.ndim)
         if p < 0:
             raise ShapeError(f"expected a norm p of 0 or more, got {p} for {show(self.shape)}")
@@ -120,6 +144,10 @@ class NormaliseMixin(ActivationMixin):
             dropout_p: the probability of leaving a pair out in training.
             is_causal: a position sees itself and those before it.
             enable_gqa: several heads of the query share one of key and value.
+
+        >>> x = Tensor([[0.0], [0.0]])  # equal scores: each position gets the mean of what it sees
+        >>> x.scaled_dot_product_attention(x, Tensor([[2.0], [4.0]]), is_causal=True).tolist()
+        [[2.0], [3.0]]
         """
         if is_causal and attn_mask is not None:
             raise ShapeError("expected is_causal or attn_mask, got both; put one into the mask")

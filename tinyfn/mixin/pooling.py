@@ -117,7 +117,13 @@ class PoolingMixin(ConvolutionMixin):
         padding: int | Sequence[int] = 0,
         output_size: Sequence[int] | None = None,
     ) -> Self:
-        """Zeros, with the elements at the places that `max_pool2d` found (the last of equals)."""
+        """Zeros, with the elements at the places that `max_pool2d` found (the last of equals).
+
+        >>> x = Tensor([[[[1.0, 9.0], [3.0, 4.0]]]])
+        >>> values, places = x.max_pool2d(return_indices=True)
+        >>> values.max_unpool2d(places).tolist()
+        [[[[0.0, 9.0], [0.0, 0.0]]]]
+        """
         n = len(kernel_size) if isinstance(kernel_size, tuple | list) else 2
         kernel = each(kernel_size, n, "kernel_size")
         strides = kernel if stride is None else each(stride, n, "stride")
@@ -145,6 +151,11 @@ class PoolingMixin(ConvolutionMixin):
             mode: "linear" between the two nearest (uint8 is rounded to nearest, other ints towards
                 0), "nearest" (rounded down), "nearest-exact".
             align_corners: whether the first and last elements stay in place ("linear" only).
+
+        >>> Tensor([0.0, 1.0]).interpolate((4,)).tolist()
+        [0.0, 0.25, 0.75, 1.0]
+        >>> Tensor([0.0, 1.0]).interpolate((3,), align_corners=True).tolist()
+        [0.0, 0.5, 1.0]
         """
         if mode not in ("linear", "nearest", "nearest-exact"):
             raise ArgumentError(

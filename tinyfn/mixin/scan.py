@@ -55,7 +55,11 @@ class ScanMixin(NormaliseMixin):
         return self._accumulating("ADD", axis)
 
     def cumprod(self, axis: int) -> Self:
-        """The products of the elements up to each; ints are widened as for `prod`."""
+        """The products of the elements up to each; ints are widened as for `prod`.
+
+        >>> Tensor([[1, 2, 3], [4, 5, 6]]).cumprod(axis=1).tolist()
+        [[1, 2, 6], [4, 20, 120]]
+        """
         return self._accumulating("MUL", axis)
 
     def _accumulating(self, name: str, axis: int) -> Self:
@@ -64,12 +68,20 @@ class ScanMixin(NormaliseMixin):
         return self.cast(inner)._running(name, axis).cast(result)
 
     def cummax(self, axis: int = 0) -> tuple[Self, Self]:
-        """The largest elements up to each, and their numbers (the last of equals)."""
+        """The largest elements up to each, and their numbers (the last of equals).
+
+        >>> [t.tolist() for t in Tensor([1, 3, 2, 3]).cummax()]
+        [[1, 3, 3, 3], [0, 1, 1, 3]]
+        """
         values = self._running("MAX", axis)
         return values, self._running_place(values, axis)
 
     def cummin(self, axis: int = 0) -> tuple[Self, Self]:
-        """The smallest elements up to each, and their numbers (the last of equals)."""
+        """The smallest elements up to each, and their numbers (the last of equals).
+
+        >>> [t.tolist() for t in Tensor([3, 1, 2, 1]).cummin()]
+        [[3, 1, 1, 1], [0, 1, 1, 3]]
+        """
         values = self._running("MIN", axis)
         return values, self._running_place(values, axis)
 
@@ -86,7 +98,11 @@ class ScanMixin(NormaliseMixin):
         return found.cast(dtypes.default_int())
 
     def logcumsumexp(self, axis: int = 0) -> Self:
-        """log of the running sum of e^x, without overflow."""
+        """log of the running sum of e^x, without overflow.
+
+        >>> Tensor([-1000.0, float("-inf"), 1000.0]).logcumsumexp().tolist()
+        [-1000.0, -1000.0, 1000.0]
+        """
         x = self._as_float()
         inner = x._computed_in()
         found = x.cast(inner)._scanned(axis, lambda a, b: a.logaddexp(b), float("-inf"))

@@ -29,7 +29,11 @@ class SortMixin(LossMixin):
         return self.gather(dim, order), order
 
     def argsort(self, dim: int = -1, descending: bool = False) -> Self:
-        """The numbers of the elements of an axis in the order of `sort`."""
+        """The numbers of the elements of an axis in the order of `sort`.
+
+        >>> Tensor([2.0, float("nan"), 1.0, 2.0]).argsort().tolist()
+        [2, 0, 3, 1]
+        """
         axis = resolve_axis(dim, self.ndim)
         if not self.ndim or same_size(self.shape[axis], 0):
             return self._full(self.shape, 0, dtypes.default_int())
@@ -64,6 +68,11 @@ class SortMixin(LossMixin):
 
         Without replacement the classes with the largest u^(1/weight) are taken
         (Efraimidis and Spirakis, 2006).
+
+        >>> sorted(Tensor([0.0, 2.0, 1.0]).multinomial(2).tolist())
+        [1, 2]
+        >>> Tensor([0.0, 2.0, 0.0]).multinomial(3, replacement=True).tolist()
+        [1, 1, 1]
         """
         if not 1 <= self.ndim <= 2 or num_samples <= 0:
             raise ArgumentError(

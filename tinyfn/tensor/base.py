@@ -42,17 +42,29 @@ class Handle(RandomMixin, OpMixin):
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """The size of every axis (an int, or a symbolic size)."""
+        """The size of every axis (an int, or a symbolic size).
+
+        >>> Tensor([[1, 2, 3], [4, 5, 6]]).shape
+        (2, 3)
+        """
         return cast(tuple[Any, ...], self.uop.shape)
 
     @property
     def dtype(self) -> DType:
-        """The type of the elements."""
+        """The type of the elements.
+
+        >>> Tensor([1, 2]).dtype, Tensor([1, 2.5]).dtype, Tensor([2**40]).dtype
+        (dtypes.int32, dtypes.float32, dtypes.int64)
+        """
         return self.uop.dtype
 
     @property
     def device(self) -> Any:
-        """Where it lives; a tuple where it is spread over several slots."""
+        """Where it lives; a tuple where it is spread over several slots.
+
+        >>> Tensor([1, 2]).device, Tensor([1, 2]).shard(("CPU", "CPU:1"), axis=0).device
+        ('CPU', ('CPU', 'CPU:1'))
+        """
         device = self.uop.device
         return Device.DEFAULT if device is None else device
 
@@ -138,7 +150,11 @@ class Handle(RandomMixin, OpMixin):
         return type(self)(numbers.astype(storage_dtype(kind)), device=self.uop.device)
 
     def cast(self, dtype: DType | str) -> Self:
-        """The values in another dtype: floats round, float to int truncates, ints wrap."""
+        """The values in another dtype: floats round, float to int truncates, ints wrap.
+
+        >>> Tensor([-1.9, 300.5]).cast("int32").tolist(), Tensor([300]).cast("uint8").tolist()
+        ([-1, 300], [44])
+        """
         kind = to_dtype(dtype)
         return self if kind is self.dtype else self._of(self.uop.cast(kind))
 
@@ -157,13 +173,27 @@ class Handle(RandomMixin, OpMixin):
         return self._of(self.uop.bitcast(kind))
 
     def contiguous(self, **kwargs: Any) -> Self:
-        """The values stored row-major (itself where they are)."""
+        """The values stored row-major (itself where they are).
+
+        >>> x = Tensor([[1, 2], [3, 4]]).T.contiguous()
+        >>> np.asarray(x).strides  # without contiguous() it would be a view, of strides (4, 8)
+        (8, 4)
+        """
         return self._of(self.uop.contiguous())
 
     def contiguous_backward(self) -> Self:
-        """The same values; the gradient is stored before it goes on."""
+        """The same values; the gradient is stored before it goes on.
+
+        >>> Tensor([1.0, 2.0]).contiguous_backward().tolist()
+        [1.0, 2.0]
+        """
         return self._of(self.uop.contiguous_backward())
 
     def detach(self) -> Self:
-        """The same values with no gradient."""
+        """The same values with no gradient.
+
+        >>> x = Tensor(3.0)
+        >>> (x * x.detach()).gradient(x)[0].item()  # one of the two factors is a constant
+        3.0
+        """
         return self._of(self.uop.detach())

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 from tinyfn import Context, Tensor, function
 from tinyfn.dtype import dtypes
 from tinyfn.errors import ArgumentError
-from tinyfn.helpers import THREADS
+from tinyfn.function import _function
+from tinyfn.helpers import NATIVE, THREADS
 from tinyfn.testing import (
     Disagreement,
     assert_matches_numpy,
@@ -18,6 +21,7 @@ from tinyfn.testing import (
     check_gradients,
 )
 from tinyfn.testing.error_rules import RULES, UNIT
+from tinyfn.testing.ways import WAYS
 from tinyfn.uop import opcodes
 from tinyfn.uop.ops import Ops
 
@@ -109,6 +113,78 @@ def test_a_function_that_depends_on_how_it_is_run_is_found():
         check_function(by_calls, np.ones(3, np.float32))
     with pytest.raises(ArgumentError, match="expected ways of"):
         check_function(lambda x: x, np.ones(3), ways=("elsewhere",))
+
+
+def spread(x):
+    return isinstance(x.device, tuple)
+
+
+# what is wrong only where it is run like that: the function, the way, what is said
+WRONG = {
+    "a value of the recorded call": (
+        lambda x, y: x * x[0, 1].item(),
+        "jitted",
+        "call 3 of TinyJit against the interpreter",
+    ),
+    "slots": (lambda x, y: x + spread(x), "sharded", "sharded over 2 slots along None"),
+    "slots along one axis": (
+        lambda x, y: x + (x.uop.axis == 1),
+        "sharded",
+        "sharded over 2 slots along 1 against",
+    ),
+    "both along one axis": (
+        lambda x, y: x + (y.uop.axis == 0),
+        "sharded",
+        "sharded over 2 slots along 0, all alike against",
+    ),
+    "captured over slots": (
+        lambda x, y: x + (spread(x) and _function.depth > 0),
+        "sharded",
+        "sharded over 2 slots along None, captured against",
+    ),
+    "dtype": (
+        lambda x, y: x.cast("float32" if NATIVE.value else "float64"),
+        "python",
+        "plain Python: expected the dtype float32, got float64",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_in_one_way_only_is_found(name):
+    f, way, said = WRONG[name]
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    y = x + np.arange(2, dtype=np.float32)[:, None]
+    check_function(f, x, y, ways=[w for w in WAYS if w not in (way, "captured", "precompiled")][:1])
+    with pytest.raises(Disagreement, match=re.escape(said)):
+        check_function(f, x, y, ways=(way,))
+
+
+def test_results_of_no_elements_and_arguments_of_no_axes_run_in_every_way():
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    check_function(lambda x: x[:, 3:], x)
+    check_function(lambda x, y: x + y, np.float32(2.0), x)
+
+
+def of_slots(g, call):
+    return (g * (3.0 if spread(call) else 2.0),)
+
+
+def test_gradients_are_checked_however_they_are_run():
+    doubled = function(lambda x: x * 2, grad_fxn=of_slots)
+    x = np.arange(4.0)
+    assert check_gradients(doubled, x, ways=("captured", "jitted")).checked == 4
+    with pytest.raises(Disagreement, match="sharded over 2 slots along None against"):
+        check_gradients(doubled, x)
+
+
+def test_the_gradient_of_a_call_is_compared_with_the_function_s(monkeypatch):
+    def of_call(f, precompile):
+        return function(f, precompile=precompile, grad_fxn=lambda g, call: (g * 3,))
+
+    monkeypatch.setattr("tinyfn.testing.gradients.function", of_call)
+    with pytest.raises(Disagreement, match="argument 0: the gradient of a captured call"):
+        check_gradients(lambda x: x * 2, np.arange(4.0), ways=("captured",))
 
 
 def test_results_that_depend_on_threads_are_found():

@@ -5,12 +5,12 @@ Needs the extra `testing` (hypothesis). `docs/fuzzing.md` is the tutorial.
 
 from tinyfn.testing.bounds import bounds
 from tinyfn.testing.checks import (
-    Disagreement,
     assert_matches_numpy,
     check_deterministic,
     check_function,
     check_program,
 )
+from tinyfn.testing.compare import Disagreement
 from tinyfn.testing.gradients import GradientReport, check_gradients
 from tinyfn.testing.programs import Program, programs
 from tinyfn.testing.strategies import (

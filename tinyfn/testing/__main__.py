@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from tinyfn.testing.catalogue import CATALOGUE
-from tinyfn.testing.checks import WAYS
 from tinyfn.testing.fuzz import Options, fuzz, names
+from tinyfn.testing.ways import WAYS
 
 
 def parser() -> argparse.ArgumentParser:

@@ -2,51 +2,23 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from tinyfn.errors import ArgumentError
-from tinyfn.function import function
 from tinyfn.helpers import Context
-from tinyfn.jit import TinyJit
 from tinyfn.tensor import Tensor
-from tinyfn.testing.bounds import allowed, bounds
+from tinyfn.testing.bounds import bounds
+from tinyfn.testing.compare import Disagreement, compare
 from tinyfn.testing.error_rules import UNIT
 from tinyfn.testing.programs import Program
-from tinyfn.uop.interpret import interpret
+from tinyfn.testing.ways import WAYS, Function, known_ways, run
 
-Function = Callable[..., Tensor]
 Array = Any
-WAYS = ("interpreter", "captured", "precompiled", "jitted", "python", "sharded")
-CAPTURING = ("captured", "precompiled", "jitted")  # values are not known in there
 
 
-class Disagreement(AssertionError):  # noqa: N818 (what it is, as users read it)
-    """Two ways to compute the same thing differ by more than rounding allows."""
-
-
-def compare(got: Array, value: Array, error: Array, what: str) -> None:
-    """Raise a `Disagreement` unless `got` is within `error` of `value` everywhere.
-
-    Equal infinities and NaNs agree; ints and bools have to be equal where their error is 0.
-    """
-    got, value = np.asarray(got), np.asarray(value)
-    if got.shape != value.shape:
-        raise Disagreement(f"{what}: expected the shape {value.shape}, got {got.shape}")
-    wrong = np.argwhere(~np.broadcast_to(allowed(got, value, error), value.shape))
-    if len(wrong):
-        place = tuple(int(i) for i in wrong[0])
-        limit = np.broadcast_to(error, value.shape)[place]
-        raise Disagreement(
-            f"{what}: {len(wrong)} of {value.size} values differ by more than rounding allows; "
-            f"at {place} expected {value[place]!r} within {limit:.3g}, got {got[place]!r}"
-        )
-
-
-def _copies(arrays: Sequence[Any]) -> list[Tensor]:
+def copies(arrays: Sequence[Any]) -> list[Tensor]:
     """New tensors with the values of arrays or tensors, each with memory of its own."""
     return [a.clone().realize() if isinstance(a, Tensor) else Tensor(a) for a in arrays]
 
@@ -74,9 +46,9 @@ def assert_matches_numpy(
     >>> x = np.linspace(-3, 3, 7, dtype=np.float32)
     >>> assert_matches_numpy(lambda t: t.exp().sum(), x, reference=lambda a: np.exp(a).sum())
     """
-    result = f(*_copies(arrays))
+    result = f(*copies(arrays))
     _, error = bounds(result)
-    got = f(*_copies(arrays)).numpy()
+    got = f(*copies(arrays)).numpy()
     with np.errstate(all="ignore"):
         wanted = np.asarray(reference(*(_wide(a) for a in arrays)))
     own = 2 if got.dtype == np.float64 else 1
@@ -104,18 +76,17 @@ def check_program(program: Program, ways: Sequence[str] = WAYS) -> None:
     native = got.numpy()
     compare(native, value, 2 * error, "native against the interpreter")
     compare(native, program.numpy(), 2 * error, "native against numpy")
-    if program.reads:
-        ways = [way for way in ways if way not in CAPTURING]
-    for way, result in _ways(program.function, program.tensors, ways):
-        compare(result, value, 2 * error, f"{way} against the interpreter")
+    for way, result in run(program.function, program.tensors, ways, program.reads):
+        _same(result, value, 2 * error, way)
 
 
 def check_function(f: Function, *arrays: Any, ways: Sequence[str] = WAYS) -> None:
     """Check that a function has the same values however it is run.
 
-    Plain and captured with `function`, precompiled, replayed by TinyJit, sharded over 1 to 4
-    slots along each axis that divides, as plain Python (`NATIVE=0`), and by the interpreter:
-    ints and bools equal, floats within twice the derived bound.
+    Plain and captured with `function`, precompiled, recorded by TinyJit with other values and
+    replayed, sharded over 1 to 4 slots along each axis that divides (over 2 also captured,
+    precompiled and replayed), as plain Python (`NATIVE=0`), and by the interpreter: of the same
+    dtype, ints and bools equal, floats within twice the derived bound.
 
     Args:
         f: takes tensors, returns one.
@@ -128,48 +99,17 @@ def check_function(f: Function, *arrays: Any, ways: Sequence[str] = WAYS) -> Non
     >>> import numpy as np
     >>> check_function(lambda t: t.softmax(), np.ones((4, 3), np.float32))
     """
-    unknown = sorted(set(ways) - set(WAYS))
-    if unknown:
-        raise ArgumentError(f"expected ways of {', '.join(WAYS)}; got {', '.join(unknown)}")
-    value, error = bounds(f(*_copies(arrays)))
-    compare(f(*_copies(arrays)).numpy(), value, 2 * error, "native against the interpreter")
-    for way, result in _ways(f, lambda: _copies(arrays), ways):
-        compare(result, value, 2 * error, f"{way} against the interpreter")
+    ways = known_ways(ways)
+    value, error = bounds(f(*copies(arrays)))
+    _same(f(*copies(arrays)).numpy(), value, 2 * error, "native")
+    for way, result in run(f, lambda: copies(arrays), ways):
+        _same(result, value, 2 * error, way)
 
 
-def _ways(
-    f: Function, make: Callable[[], list[Tensor]], ways: Sequence[str]
-) -> Iterator[tuple[str, Array]]:
-    """The values of the function, run in each way on arguments of its own."""
-    if "interpreter" in ways:
-        yield "the interpreter", interpret([f(*make()).uop], {})[0]
-    for way, precompile in (("captured", False), ("precompiled", True)):
-        if way in ways:
-            yield way, function(f, precompile=precompile)(*make()).numpy()
-    if "jitted" in ways and math.prod(f(*make()).shape):  # TinyJit refuses what computes nothing
-        jitted = TinyJit(lambda *given: f(*given).clone().realize())
-        for turn in range(3):
-            yield f"call {turn + 1} of TinyJit", jitted(*(t.realize() for t in make())).numpy()
-    if "python" in ways:
-        with Context(NATIVE=0):
-            yield "plain Python", f(*make()).numpy()
-    if "sharded" in ways:
-        yield from _sharded(f, make)
-
-
-def _sharded(f: Function, make: Callable[[], list[Tensor]]) -> Iterator[tuple[str, Array]]:
-    """Spread over slots along each axis of the first argument that divides by their count."""
-    first = make()[0]
-    for count in (1, 2, 3, 4):
-        slots = tuple(f"CPU:{i}" for i in range(count))
-        axes = [a for a, size in enumerate(first.shape) if size and size % count == 0]
-        for axis in (None, *axes):
-            given = [_spread(t, slots, axis, i == 0) for i, t in enumerate(make())]
-            yield f"sharded over {count} slots along {axis}", f(*given).numpy()
-
-
-def _spread(tensor: Tensor, slots: tuple[str, ...], axis: int | None, along: bool) -> Tensor:
-    return tensor.shard(slots, axis if along else None)
+def _same(got: Array, value: Array, error: Array, way: str) -> None:
+    if got.dtype != value.dtype:
+        raise Disagreement(f"{way}: expected the dtype {value.dtype}, got {got.dtype}")
+    compare(got, value, error, f"{way} against the interpreter")
 
 
 def check_deterministic(f: Function, *arrays: Any, threads: Sequence[int] = (1, 2, 3, 4)) -> None:
@@ -181,10 +121,10 @@ def check_deterministic(f: Function, *arrays: Any, threads: Sequence[int] = (1, 
     >>> import numpy as np
     >>> check_deterministic(lambda t: t.sum(), np.ones(1000, np.float32))
     """
-    first = f(*_copies(arrays)).numpy()
+    first = f(*copies(arrays)).numpy()
     for count in (*threads, threads[0]):
         with Context(THREADS=count):
-            again = f(*_copies(arrays)).numpy()
+            again = f(*copies(arrays)).numpy()
         if first.tobytes() != again.tobytes():
             differ = int(np.sum(~((first == again) | (np.isnan(first) & np.isnan(again)))))
             raise Disagreement(

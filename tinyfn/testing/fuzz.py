@@ -15,11 +15,12 @@ from tinyfn.dtype import dtypes as known
 from tinyfn.errors import ArgumentError, ShapeError
 from tinyfn.helpers import optional
 from tinyfn.tensor import Tensor
-from tinyfn.testing.checks import WAYS, check_function, check_program
+from tinyfn.testing.checks import check_function, check_program
 from tinyfn.testing.gradients import check_gradients
 from tinyfn.testing.programs import Program, programs
 from tinyfn.testing.regression import module_test, program_test, write_test
 from tinyfn.testing.strategies import elements, shapes, st, tensors
+from tinyfn.testing.ways import WAYS
 
 hypothesis = optional("hypothesis", "testing")
 
@@ -157,7 +158,7 @@ def _check_user(f: Callable[..., Tensor], given: list[Tensor], ways: tuple[str, 
     except ShapeError:
         hypothesis.reject()  # not a shape that the function takes
     check_function(f, *given, ways=ways)
-    check_gradients(f, *given)
+    check_gradients(f, *given, ways=ways)
 
 
 def hunts(options: Options) -> list[Hunt]:

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from tinyfn.errors import ArgumentError
+from tinyfn.function import function
 from tinyfn.tensor import Tensor
 from tinyfn.testing.bounds import bounds
-from tinyfn.testing.checks import Disagreement
+from tinyfn.testing.checks import check_function, copies
+from tinyfn.testing.compare import Disagreement, compare
+from tinyfn.testing.ways import WAYS, Function, known_ways
 
 Array = Any
-Function = Callable[..., Tensor]
 Scalar = Callable[[list[Array]], tuple[float, float]]
 STEPS = tuple(2.0**-k for k in range(6, 20, 2))
 SAFETY = 4.0  # the error of an extrapolation is judged by the one before it
@@ -102,7 +104,7 @@ def _tensors(arrays: list[Array]) -> list[Tensor]:
 
 def _weighted(f: Function, given: list[Tensor]) -> Tensor:
     result = f(*given)
-    return (result * Tensor(_weights(result.shape))).sum()
+    return (result * Tensor(_weights(result.shape)).to(result.device)).sum()
 
 
 def _first_order(f: Function, given: list[Tensor]) -> Tensor:
@@ -116,7 +118,9 @@ def _first_order(f: Function, given: list[Tensor]) -> Tensor:
     return total
 
 
-def check_gradients(f: Function, *tensors: Any, order: int = 1) -> GradientReport:
+def check_gradients(
+    f: Function, *tensors: Any, order: int = 1, ways: Sequence[str] = WAYS
+) -> GradientReport:
     """Check the gradients of a function against differences in float64.
 
     The values are taken in float64; every element of every argument is moved. Central
@@ -125,10 +129,14 @@ def check_gradients(f: Function, *tensors: Any, order: int = 1) -> GradientRepor
     second method: where they differ from each other by more than their errors, there is a kink,
     which is reported and not compared (there, a gradient between the two slopes is right).
 
+    Then the gradient of each argument is run in every way, as by `check_function`, and compared
+    with the gradients of `f` as a captured and as a precompiled call.
+
     Args:
         f: takes tensors, returns one; its result is weighted to one number.
         tensors: float arrays or Tensors.
         order: 2 checks the gradient of the gradient, too.
+        ways: in which the gradients are run (`check_function`); none for differences only.
 
     Returns:
         A report with the count of slopes that agree, and where the kinks are.
@@ -154,7 +162,27 @@ def check_gradients(f: Function, *tensors: Any, order: int = 1) -> GradientRepor
             checked += verdict == "same"
             kinks += [place] if verdict == "kink" else []
             rough += [place] if verdict == "rough" else []
+    for which in range(len(tensors)):
+        _check_ways(f, tensors, which, known_ways(ways))
     return GradientReport(checked, tuple(kinks), tuple(rough))
+
+
+def _gradient(f: Function, which: int) -> Function:
+    """The gradient in one argument as a function of all of them."""
+    return lambda *given: _weighted(f, list(given)).gradient(given[which])[0]
+
+
+def _check_ways(f: Function, tensors: Sequence[Any], which: int, ways: Sequence[str]) -> None:
+    """The gradient however it is run, and that of a call however the call was made."""
+    gradient = _gradient(f, which)
+    if ways:
+        check_function(gradient, *tensors, ways=ways)
+    for way in (w for w in ("captured", "precompiled") if w in ways):
+        of_call = _gradient(function(f, precompile=way == "precompiled"), which)
+        value, error = bounds(gradient(*copies(tensors)))
+        _, other = bounds(of_call(*copies(tensors)))
+        got = of_call(*copies(tensors)).numpy()
+        compare(got, value, error + other, f"argument {which}: the gradient of a {way} call")
 
 
 def _as_double(values: Any) -> Array:

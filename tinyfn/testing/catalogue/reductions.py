@@ -42,7 +42,7 @@ def contraction(draw: Draw, scope: Scope) -> Line | None:
     if x.value.size * x.shape[-2] > 16 * LARGEST or x.value.size // max(x.shape[-1], 1) > 200:
         return None
     kind = draw(st.sampled_from(["gram", "einsum", "vector"]))
-    if kind == "vector" and x.shape[-2]:
+    if kind == "vector" and x.value.size:
         return scope.expression(
             f"{x.name} @ {x.name}[..., 0, :].flatten()[:{x.shape[-1]}]",
             f"{x.name} @ {x.name}[..., 0, :].reshape(-1)[:{x.shape[-1]}]",

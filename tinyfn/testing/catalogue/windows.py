@@ -113,8 +113,7 @@ INTERPOLATED = """def interpolated(x, axis, new, mode, corners):
     low = np.floor(place).astype(np.int64)
     weight = (place - low).reshape((new,) + (1,) * (x.ndim - axis - 1))
     near, far = np.take(x, low, axis), np.take(x, np.minimum(low + 1, old - 1), axis)
-    found = np.where(weight > 0, near * (1 - weight) + far * weight, near)
-    return found if x.dtype.kind == "f" else np.rint(found).astype(np.int64).astype(x.dtype)"""
+    return np.where(weight > 0, near * (1 - weight) + far * weight, near)"""
 
 
 def interpolate(draw: Draw, scope: Scope, x: Operand) -> Line | None:
@@ -128,10 +127,14 @@ def interpolate(draw: Draw, scope: Scope, x: Operand) -> Line | None:
     sizes = tuple(draw(st.integers(1, 9)) for _ in range(count))
     if math.prod(x.shape[: len(x.shape) - count]) * math.prod(sizes) > LARGEST:
         return None
-    numpy = x.name
+    whole = mode == "linear" and not x.is_float  # rounded at the end, not for each axis
+    numpy = f"{x.name}.astype(np.float64)" if whole else x.name
     for i, size in enumerate(sizes):
         axis = len(x.shape) - count + i
         numpy = f'interpolated({numpy}, {axis}, {size}, "{mode}", {corners})'
+    if whole:
+        up = " + 0.5" if x.dtype is known.uint8 else ""
+        numpy = f"({numpy}{up}).astype(np.int64).astype(np.{x.dtype.name})"
     return scope.expression(
         f'{x.name}.interpolate({sizes}, "{mode}", {corners})', numpy, x.dtype, INTERPOLATED
     )

@@ -109,3 +109,16 @@ def test_temporaries_that_live_at_once_lie_apart(name):
             (first, last), (begin, end) = used[p.memory], used[q.memory]
             if first <= end and begin <= last:
                 assert p.offset + p.nbytes <= q.offset or q.offset + q.nbytes <= p.offset
+
+
+@pytest.mark.parametrize("slots", [None, ("CPU:0", "CPU:1")])
+def test_a_store_of_no_elements_keeps_its_place(slots):
+    x = Tensor(np.arange(4, dtype=np.float32))
+    x = x.realize() if slots is None else x.shard(slots).realize()
+    first = (-x).clone()
+    first[1:3] = 7.0
+    second = first.clone()
+    second[:0] = 5.0
+    third = second.clone()
+    third[4:] = 6.0
+    assert third.clone().tolist() == [0.0, 7.0, 7.0, -3.0]

@@ -82,7 +82,7 @@ class Orderer:
             made: list[Item] = []
             for kernel in self.fuser.kernel_for(node):
                 made.append(self._kernel_item(kernel, [*needs, *made]))
-            return made
+            return made or needs  # what writes no element still comes after what it would change
         if node.op is Ops.COPY:
             return [self._copy_item(node, needs)]
         if node.op is Ops.CALL:

@@ -99,6 +99,13 @@ def test_comparisons_closer_than_rounding_say_nothing():
     assert error.tolist() == [np.inf, 0.0]
 
 
+@pytest.mark.parametrize("name", ["sin", "cos", "erf"])
+def test_after_an_overflow_anything_may_come(name):
+    x = Tensor([3e38, 1.0])
+    _, error = bounds(getattr(x + x, name)())
+    assert np.isinf(error).tolist() == [True, False]
+
+
 def test_sharded_tensors_have_no_bounds():
     with pytest.raises(ArgumentError, match="on one slot"):
         bounds(Tensor([1.0, 2.0]).shard(("CPU:0", "CPU:1"), 0) + 1)

@@ -155,8 +155,14 @@ def _any(_node: Any, _value: Array, _sources: Sequence[Array], errors: Sequence[
     return np.where(reduce(np.logical_or, [e > 0 for e in errors]), np.inf, 0.0)
 
 
-def _slope_one(_node: Any, value: Array, _sources: Any, errors: Sequence[Array]) -> Array:
-    return np.where(np.isfinite(value), np.minimum(errors[0], 2.0), 0.0)
+def bounded(slope: float) -> Rule:
+    """For functions between -1 and 1 with this slope at most; where all may come in, NaN may."""
+
+    def error(_node: Any, value: Array, _sources: Any, errors: Sequence[Array]) -> Array:
+        found = np.where(np.isfinite(value), np.minimum(slope * errors[0], 2.0), 0.0)
+        return np.where(np.isposinf(errors[0]), np.inf, found)
+
+    return error
 
 
 def _tangent(_node: Any, value: Array, _sources: Any, errors: Sequence[Array]) -> Array:
@@ -329,9 +335,8 @@ RULES: dict[Ops, Rule] = {
     Ops.FLOOR: corners(np.floor),
     Ops.CEIL: corners(np.ceil),
     Ops.ROUND: corners(np.rint),
-    # the slope of erf is below 2/sqrt(pi)
-    Ops.ERF: lambda n, v, s, e: np.where(np.isfinite(v), np.minimum(1.13 * e[0], 2.0), 0.0),
-    **dict.fromkeys((Ops.SIN, Ops.COS), _slope_one),
+    Ops.ERF: bounded(1.13),  # its slope is below 2/sqrt(pi)
+    **dict.fromkeys((Ops.SIN, Ops.COS), bounded(1.0)),
     **dict.fromkeys((Ops.MAX, Ops.MIN), _largest),
     **dict.fromkeys((Ops.CMPLT, Ops.CMPLE, Ops.CMPEQ, Ops.CMPNE), _compare),
     **dict.fromkeys((Ops.NOT, Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR), _any),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tinyfn import Context, Tensor, TinyJit, Variable, dtypes
+from tinyfn import Context, Tensor, TinyJit, Variable, dtypes, function
 from tinyfn.dtype import storage_dtype
 from tinyfn.schedule import sort, sort_kernels
 from tinyfn.schedule.prepare import prepare
@@ -238,3 +238,14 @@ def test_topk_of_many(largest):
     Tensor.realize(values, order)
     np.testing.assert_array_equal(order.numpy(), wanted)
     np.testing.assert_array_equal(values.numpy(), np.take_along_axis(x, wanted, 1))
+
+
+@pytest.mark.parametrize(("size", "count"), [(3, 0), (3, 2), (3, 3), (2000, 2)])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_the_first_few_are_results_of_a_precompiled_function(size, count, axis):
+    x = RNG.normal(size=(size, size) if size < 10 else (3, size)).astype(np.float32)
+    count = min(count, x.shape[axis])
+    found = function(lambda a: a.topk(count, axis), precompile=True)(Tensor(x))
+    expected = np.take(in_order(x, axis, True), np.arange(count), axis)
+    np.testing.assert_array_equal(found[1].numpy(), expected)
+    np.testing.assert_array_equal(found[0].numpy(), np.take_along_axis(x, expected, axis))

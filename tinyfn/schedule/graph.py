@@ -125,7 +125,10 @@ def strip_reshapes(node: UOp) -> UOp:
 
 def is_whole(node: UOp) -> bool:
     """Whether the node is memory seen whole and in order."""
-    return is_memory(strip_reshapes(node))
+    memory = strip_reshapes(node)
+    # the first few in order become a part of a whole order, or a search (`sort.sort_by_keys`)
+    few = memory.op is Ops.ARGSORT and memory.arg.count is not None
+    return is_memory(memory) and not few
 
 
 def device_of(node: UOp, default: str) -> Any:

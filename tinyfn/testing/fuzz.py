@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -191,6 +192,7 @@ def fuzz(options: Options) -> int:
         )
         hunt.tick = bar.update
         seed = options.seed
+        begin, at_first = time.monotonic(), resident_megabytes()
         while hunt.found is None and not hunt.over():
             hunt.run(seed)
             seed += 1
@@ -199,7 +201,17 @@ def fuzz(options: Options) -> int:
             report(options, hunt)
             return 1
         print(f"{hunt.name}: {hunt.count} examples, nothing found")
+        rate = hunt.count / max(time.monotonic() - begin, 1e-9)
+        memory = f"; {at_first} MB resident at first, {resident_megabytes()} at the end"
+        print(f"{rate:.0f} examples/s{memory if at_first else ''}")
     return 0
+
+
+def resident_megabytes() -> int:
+    """The memory that the process holds now; 0 where the system does not say."""
+    table = Path("/proc/self/statm")
+    pages = int(table.read_text().split()[1]) if table.exists() else 0
+    return pages * os.sysconf("SC_PAGE_SIZE") // 10**6 if pages else 0
 
 
 def report(options: Options, hunt: Hunt) -> None:

@@ -56,16 +56,17 @@ def note_overwritten(memories: Iterable[UOp]) -> None:
 def order(roots: Iterable[UOp]) -> list[UOp]:
     """Every node below the roots and what memory among them came from, sources before users."""
     done: dict[UOp, None] = {}
-    stack = [(root, False) for root in roots]
+    begun: set[UOp] = set()
+    stack = list(roots)
     while stack:
-        node, ready = stack.pop()
-        if ready:
+        node = stack[-1]
+        if node in begun:
             done[node] = None
-        elif node not in done:
-            history = find(node)
-            sources = (history.seen,) if history else sources_of(node)
-            stack.append((node, True))
-            stack.extend((s, False) for s in sources if s not in done)
+            stack.pop()
+            continue
+        begun.add(node)
+        history = find(node)
+        stack += (history.seen,) if history else sources_of(node)
     return list(done)
 
 

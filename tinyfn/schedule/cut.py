@@ -21,6 +21,7 @@ MANY_TIMES = 8
 SMALL_OUTPUT = 16
 LARGE_INPUT = 1 << 15
 DEEPEST = 60
+DEEPEST_WITH_REDUCTIONS = 150
 
 
 def elements(node: UOp) -> int:
@@ -104,7 +105,8 @@ class Cutter:
         self.cuts = forced_cuts(order, roots)
         self.leaves: dict[UOp, frozenset[UOp]] = {}
         self.expensive: dict[UOp, bool] = {}
-        self.depth: dict[UOp, int] = {}
+        # how many nodes a value stands on in one kernel: from the last reduction, and in all
+        self.depths: tuple[dict[UOp, int], dict[UOp, int]] = ({}, {})
         self.owners: dict[UOp, set[UOp]] = {}
         self.plain: dict[UOp, bool] = {}
         self.users: dict[UOp, list[UOp]] = {}
@@ -133,12 +135,17 @@ class Cutter:
             costly = node.op in opcodes.EXPENSIVE and node.dtype.kind != "weakint"
             costly = costly or any(self.expensive[s] for s in sources)
             self.expensive[node] = costly and not stop and not is_repeated(node)
-            depth = 1 + max((self.depth[s] for s in sources), default=0)
+            depth, whole = (1 + max((d[s] for s in sources), default=0) for d in self.depths)
             data = node.shape or node.dtype.kind != "weakint"  # sizes and indices are no memory
-            if depth > DEEPEST and node.op in opcodes.ELEMENTWISE and data:
+            deep = depth > DEEPEST or whole > DEEPEST_WITH_REDUCTIONS
+            if (deep and node.op in opcodes.ELEMENTWISE and data) or (
+                whole > DEEPEST_WITH_REDUCTIONS and node.op is Ops.REDUCE_AXIS
+            ):
                 self.cuts.add(node)
             # what a reduction gives is stored as a rule: what is computed from it starts anew
-            self.depth[node] = 0 if stop or node in self.cuts else depth
+            cut = is_memory(node) or node in self.cuts
+            self.depths[0][node] = 0 if stop or cut else depth
+            self.depths[1][node] = 0 if cut else whole
 
     def _decide(self, node: UOp) -> None:
         if node.op is Ops.STORE or node.op in OWN_KERNELS or node in self.cuts:

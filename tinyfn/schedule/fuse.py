@@ -13,7 +13,7 @@ from tinyfn.schedule.collapse import collapse
 from tinyfn.schedule.cut import choose_cuts, elements, is_contraction, is_repeated
 from tinyfn.schedule.graph import Places, is_memory, memory_shape, strip_views
 from tinyfn.schedule.indexing import ZERO, both, flat_index, inside, source_index
-from tinyfn.schedule.lower import INVALID, Lowering, Row
+from tinyfn.schedule.lower import INVALID, Lowering, Row, TooLargeError
 from tinyfn.schedule.scan import scan_kernel
 from tinyfn.schedule.sort_kernels import sorting_steps
 from tinyfn.uop import opcodes
@@ -58,11 +58,19 @@ class Fuser:
         if node.op is Ops.SCAN:
             return self._in_steps(node, [partial(scan_kernel, node)])
         staged: dict[UOp, Row] = {}
+        limit: int | None = 3 * LARGEST
         while True:
             lowering = Lowering(
                 self.cuts, self.places, staged, None if node.op is Ops.STORE else node
             )
-            store, ranges = self._stored(node, lowering)
+            lowering.limit = limit
+            try:
+                store, ranges = self._stored(node, lowering)
+            except TooLargeError:
+                cut = _repeated(lowering, node) or _middle(lowering, node)
+                self.cuts |= cut
+                limit = limit if cut else None
+                continue
             if store is None:
                 return []
             more = self._badly_placed(node, lowering, ranges)
@@ -146,8 +154,6 @@ class Fuser:
         for own, node in families:
             if any(not (own <= other or other <= own) for other, _ in families):
                 found.add(node)
-        if not found and len(lowering.memo) > 3 * LARGEST:
-            found |= _middle(lowering, root)
         return {n for n in found if not is_memory(n)}
 
     # *** the finished kernel ***
@@ -240,6 +246,15 @@ def _kind(lowering: Lowering) -> str:
     if any(is_contraction(n) for n in reductions):
         return "contract"
     return {0: "map", 1: "reduce"}.get(len(reductions), "row")
+
+
+def _repeated(lowering: Lowering, root: UOp) -> set[UOp]:
+    """The reductions that a kernel computes in several places, which multiplies what is below."""
+    return {
+        n
+        for n, visits in lowering.visits.items()
+        if n.op is Ops.REDUCE_AXIS and n is not root and len(visits) > 1 and not lowering.is_leaf(n)
+    }
 
 
 def _middle(lowering: Lowering, root: UOp) -> set[UOp]:

@@ -30,6 +30,10 @@ Key = tuple[UOp, Index, UOp | None]
 Row = tuple[Index, UOp]  # where a value is kept in scratch, and the loop along the row
 
 
+class TooLargeError(Exception):
+    """A kernel has more parts than it may: the rest of it is not looked at."""
+
+
 @dataclass
 class Visit:
     """One evaluation of a node in a kernel."""
@@ -56,6 +60,7 @@ class Lowering:
     reduce_ranges: dict[Any, UOp] = field(default_factory=dict)
     scratch: dict[UOp, UOp] = field(default_factory=dict)
     counter: int = 0
+    limit: int | None = None  # how many values it may compute; TooLargeError beyond
 
     # *** ranges ***
 
@@ -120,6 +125,8 @@ class Lowering:
             else:
                 found = self.compute(node, index, valid)
             self.memo[key] = found
+            if self.limit is not None and len(self.memo) > self.limit:
+                raise TooLargeError
             self.visits.setdefault(node, []).append(Visit(index, valid, found))
         return found
 

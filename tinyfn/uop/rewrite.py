@@ -20,19 +20,21 @@ def toposort(roots: Iterable[Any], enter_calls: bool = True, gate: Any = None) -
     `enter_calls=False` does not go into the bodies of calls; `gate(node)` false stops below it.
     """
     order: dict[Any, None] = {}
-    stack: list[tuple[Any, bool]] = [(root, False) for root in reversed(list(roots))]
+    begun: set[Any] = set()  # a node comes up again when all below it is in order
+    stack = list(roots)
+    stack.reverse()
     while stack:
-        node, ready = stack.pop()
-        if node in order:
+        node = stack[-1]
+        if node in begun:
+            order[node] = None  # (a second time for one that was waiting more than once)
+            stack.pop()
             continue
-        if ready:
-            order[node] = None
-            continue
-        stack.append((node, True))
+        begun.add(node)
         if gate is not None and not gate(node):
             continue
         src = node.src[1:] if not enter_calls and node.op is Ops.CALL else node.src
-        stack.extend((s, False) for s in reversed(src) if s not in order)
+        if src:
+            stack += src[::-1]
     return list(order)
 
 

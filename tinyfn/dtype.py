@@ -75,7 +75,11 @@ class DType:
 
 
 class dtypes:  # noqa: N801 (the public name is tinygrad's)
-    """The data types by name, and questions about them."""
+    """The data types by name, and questions about them.
+
+    >>> dtypes.half, dtypes.uint8.max, dtypes.int16.itemsize, dtypes.is_int(dtypes.bool)
+    (dtypes.float16, 255, 2, False)
+    """
 
     void: Final[DType] = DType("void", "void", "void", 0, -2)
     weakint: Final[DType] = DType("weakint", "i64", "weakint", 8, -1)

@@ -130,6 +130,12 @@ def function(
     Raises:
         ImplicitInputError: a buffer is read that was not passed, and `allow_implicit` is False.
         FunctionResultError: the result is neither a Tensor nor a tuple of Tensors.
+
+    >>> @function
+    ... def scaled(x, factor):
+    ...     return x * factor
+    >>> scaled(Tensor([1, 2]), Tensor(10)).tolist()
+    [10, 20]
     """
     options: dict[str, Any] = {
         "precompile": precompile,

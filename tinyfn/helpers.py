@@ -116,7 +116,14 @@ DEBUG, NATIVE, SPEC, THREADS, BEAM, TRAINING, JIT, DEFAULT_FLOAT, DEFAULT_INT = 
 
 
 class Context(ContextDecorator):
-    """Set flags for a block or a function: `with Context(DEBUG=2): ...`."""
+    """Set flags for a block or a function: `with Context(DEBUG=2): ...`.
+
+    >>> with Context(DEFAULT_FLOAT="float64"):
+    ...     dtypes.default_float()
+    dtypes.float64
+    >>> dtypes.default_float()
+    dtypes.float32
+    """
 
     def __init__(self, **flags: Any) -> None:
         unknown = sorted(set(flags) - set(Flag.registry))
@@ -204,6 +211,13 @@ def fetch(
         subdir: a folder of the cache to keep it in.
         gunzip: unpack it.
         allow_caching: use the copy of an earlier call.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     written = Path(folder) / "text"
+    ...     _ = written.write_text("abc")
+    ...     fetch(written.as_uri(), "text", allow_caching=False).read_text()
+    'abc'
     """
     root = Path(os.environ.get("TINYFN_CACHE") or Path.home() / ".cache" / "tinyfn") / "downloads"
     folder = root / (subdir or "")

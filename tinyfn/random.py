@@ -36,13 +36,26 @@ class RandomMixin:
 
     @staticmethod
     def manual_seed(seed: int = 0) -> None:
-        """Start the sequence of random numbers again from a seed."""
+        """Start the sequence of random numbers again from a seed.
+
+        >>> Tensor.manual_seed(7)
+        >>> first = Tensor.rand(3).tolist()
+        >>> Tensor.manual_seed(7)
+        >>> Tensor.rand(3).tolist() == first
+        True
+        """
         _State.seed = int(seed)
         _State.tensor = None
 
     @classmethod
     def random_bits(cls, key: Any, counter: Any, num: int) -> Self:
-        """`num` uint32 numbers: the high words of threefry of counter, counter + 1, ..."""
+        """`num` uint32 numbers: the high words of threefry of counter, counter + 1, ...
+
+        >>> key, start = Tensor([7], dtype="uint64"), Tensor([1], dtype="uint64")
+        >>> every = Tensor.random_bits(key, start - 1, 3).tolist()
+        >>> every[1:] == Tensor.random_bits(key, start, 2).tolist()
+        True
+        """
         make = cast(Any, cls)
         position = make._iota(num, dtypes.int64).cast(dtypes.uint64) + counter.cast(dtypes.uint64)
         return cast(Self, _words(position, key)[0])
@@ -82,7 +95,12 @@ class RandomMixin:
         dtype: DType | str | None = None,
         contiguous: bool = True,
     ) -> Self:
-        """Uniform numbers in [0, 1)."""
+        """Uniform numbers in [0, 1).
+
+        >>> x = Tensor.rand(1000)
+        >>> x.min().item() >= 0, x.max().item() < 1, 0.45 < x.mean().item() < 0.55
+        (True, True, True)
+        """
         kind = dtypes.default_float() if dtype is None else to_dtype(dtype)
         if kind.kind != "float":
             raise DTypeError(f"expected a float dtype for rand, got {kind}; use randint")
@@ -98,12 +116,21 @@ class RandomMixin:
         return cast(Self, _placed(drawn, device))
 
     def rand_like(self, **kwargs: Any) -> Self:
-        """Uniform numbers in the shape, dtype and place of this tensor."""
+        """Uniform numbers in the shape, dtype and place of this tensor.
+
+        >>> Tensor([[1.0, 2.0]], dtype="half").rand_like()
+        <Tensor (1, 2) dtypes.float16 on CPU>
+        """
         return cast(Self, _like(self, type(self).rand, kwargs))
 
     @classmethod
     def randn(cls, *shape: Any, dtype: DType | str | None = None, **kwargs: Any) -> Self:
-        """Normal numbers with mean 0 and deviation 1 (Box and Muller, 1958)."""
+        """Normal numbers with mean 0 and deviation 1 (Box and Muller, 1958).
+
+        >>> x = Tensor.randn(1000)
+        >>> abs(x.mean().item()) < 0.15, 0.9 < x.std().item() < 1.1
+        (True, True)
+        """
         make = cast(Any, cls)
         kind = dtypes.default_float() if dtype is None else to_dtype(dtype)
         wide = _wide(kind)
@@ -115,7 +142,11 @@ class RandomMixin:
         return cast(Self, _placed((angle.cos() * radius).cast(kind).contiguous(), device))
 
     def randn_like(self, dtype: DType | str | None = None, **kwargs: Any) -> Self:
-        """Normal numbers in the shape and place of this tensor."""
+        """Normal numbers in the shape and place of this tensor.
+
+        >>> Tensor([[1.0, 2.0]]).randn_like(dtype="double")
+        <Tensor (1, 2) dtypes.float64 on CPU>
+        """
         if dtype is not None:
             kwargs["dtype"] = dtype
         return cast(Self, _like(self, type(self).randn, kwargs))
@@ -129,7 +160,11 @@ class RandomMixin:
         dtype: DType | str = dtypes.int,
         **kwargs: Any,
     ) -> Self:
-        """Whole numbers from `low` below `high`, each equally likely."""
+        """Whole numbers from `low` below `high`, each equally likely.
+
+        >>> sorted(set(Tensor.randint(1000, low=-1, high=3).tolist()))  # without `high` itself
+        [-1, 0, 1, 2]
+        """
         kind = to_dtype(dtype)
         if kind.kind not in ("int", "uint"):
             raise DTypeError(f"expected an int dtype for randint, got {kind}")
@@ -148,7 +183,11 @@ class RandomMixin:
     def randperm(
         cls, n: int, device: Any = None, dtype: DType | str = dtypes.int, **kwargs: Any
     ) -> Self:
-        """The numbers 0 to n-1 in a random order."""
+        """The numbers 0 to n-1 in a random order.
+
+        >>> sorted(Tensor.randperm(5).tolist())
+        [0, 1, 2, 3, 4]
+        """
         order = cls._draw(*_sizes((n,))).argsort().cast(to_dtype(dtype))
         return cast(Self, _placed(order, device))
 
@@ -161,7 +200,12 @@ class RandomMixin:
         dtype: DType | str | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Uniform numbers in [low, high), the whole ones if the dtype is of ints."""
+        """Uniform numbers in [low, high), the whole ones if the dtype is of ints.
+
+        >>> x = Tensor.uniform(1000, low=-2, high=3)
+        >>> x.min().item() >= -2, x.max().item() < 3
+        (True, True)
+        """
         make = cast(Any, cls)
         kind = dtypes.default_float() if dtype is None else to_dtype(dtype)
         if not low <= high or math.isinf(high - low):
@@ -182,14 +226,23 @@ class RandomMixin:
         dtype: DType | str | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Normal numbers with this mean and standard deviation."""
+        """Normal numbers with this mean and standard deviation.
+
+        >>> x = Tensor.normal(1000, mean=5, std=0.1)
+        >>> 4.9 < x.mean().item() < 5.1, 0.09 < x.std().item() < 0.11
+        (True, True)
+        """
         make = cast(Any, cls)
         kind = dtypes.default_float() if dtype is None else to_dtype(dtype)
         return cast(Self, (std * make.randn(*shape, dtype=_wide(kind), **kwargs) + mean).cast(kind))
 
     @classmethod
     def scaled_uniform(cls, *shape: Any, **kwargs: Any) -> Self:
-        """Uniform numbers in [-1, 1) over the square root of the number of elements."""
+        """Uniform numbers in [-1, 1) over the square root of the number of elements.
+
+        >>> Tensor.scaled_uniform(10, 10).abs().max().item() <= 0.1  # 1 / sqrt(100)
+        True
+        """
         make = cast(Any, cls)
         sizes = _sizes(argfix(*shape))
         scale = max(prod(sizes), 1) ** -0.5
@@ -197,7 +250,11 @@ class RandomMixin:
 
     @classmethod
     def glorot_uniform(cls, *shape: Any, **kwargs: Any) -> Self:
-        """Uniform numbers below sqrt(6 / (fan in + fan out)) (Glorot and Bengio, 2010)."""
+        """Uniform numbers below sqrt(6 / (fan in + fan out)) (Glorot and Bengio, 2010).
+
+        >>> Tensor.glorot_uniform(20, 4).abs().max().item() <= 0.5  # sqrt(6 / 24)
+        True
+        """
         make = cast(Any, cls)
         sizes = _sizes(argfix(*shape))
         if not sizes:
@@ -207,7 +264,11 @@ class RandomMixin:
 
     @classmethod
     def kaiming_uniform(cls, *shape: Any, a: float = 0.01, **kwargs: Any) -> Self:
-        """Uniform numbers for layers with leaky relu of slope `a` (He et al., 2015)."""
+        """Uniform numbers for layers with leaky relu of slope `a` (He et al., 2015).
+
+        >>> Tensor.kaiming_uniform(10, 24, a=0).abs().max().item() <= 0.5  # sqrt(6 / 24)
+        True
+        """
         make = cast(Any, cls)
         sizes = _sizes(argfix(*shape))
         bound = math.sqrt(3.0) * math.sqrt(2.0 / (1 + a**2)) / math.sqrt(max(prod(sizes[1:]), 1))
@@ -215,14 +276,26 @@ class RandomMixin:
 
     @classmethod
     def kaiming_normal(cls, *shape: Any, a: float = 0.01, **kwargs: Any) -> Self:
-        """Normal numbers for layers with leaky relu of slope `a` (He et al., 2015)."""
+        """Normal numbers for layers with leaky relu of slope `a` (He et al., 2015).
+
+        >>> 0.45 < Tensor.kaiming_normal(1000, 8, a=0).std().item() < 0.55  # sqrt(2 / 8)
+        True
+        """
         make = cast(Any, cls)
         sizes = _sizes(argfix(*shape))
         std = math.sqrt(2.0 / (1 + a**2)) / math.sqrt(max(prod(sizes[1:]), 1))
         return cast(Self, make.normal(*sizes, mean=0.0, std=std, **kwargs))
 
     def dropout(self, p: float = 0.5) -> Self:
-        """In training: zero with probability p, the rest scaled by 1 / (1 - p); else itself."""
+        """In training: zero with probability p, the rest scaled by 1 / (1 - p); else itself.
+
+        >>> x = Tensor.ones(1000)
+        >>> x.dropout(0.75).sum().item()
+        1000.0
+        >>> with Tensor.train():
+        ...     sorted(set(x.dropout(0.75).tolist()))
+        [0.0, 4.0]
+        """
         if not 0 <= p <= 1:
             raise ArgumentError(f"expected a probability between 0 and 1, got {p}")
         me = cast(Any, self)

@@ -40,6 +40,13 @@ class TinyJit(Generic[P, R]):
 
     Raises:
         JitError: inputs differ from the recorded ones, a tensor is passed twice, or nothing ran.
+
+    >>> total = Tensor([0]).realize()
+    >>> @TinyJit
+    ... def add(x):
+    ...     return total.assign(total + x).realize()
+    >>> [add(Tensor([i]).realize()).item() for i in (1, 2, 3, 4)]
+    [1, 3, 6, 10]
     """
 
     def __init__(

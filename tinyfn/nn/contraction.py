@@ -135,7 +135,11 @@ class Conv2d(_Convolution):
 
 
 class Conv1d(Conv2d):
-    """A convolution of (batch, channels, length); see `Conv2d`."""
+    """A convolution of (batch, channels, length); see `Conv2d`.
+
+    >>> Conv1d(1, 4, 3, stride=2)(Tensor.ones(2, 1, 9)).shape
+    (2, 4, 4)
+    """
 
     axes = 1
 
@@ -153,6 +157,9 @@ class ConvTranspose2d(_Convolution):
 
     Raises:
         ArgumentError: groups do not divide the channels, or sizes do not fit.
+
+    >>> ConvTranspose2d(4, 1, 3, stride=2)(Tensor.ones(2, 4, 4, 4)).shape  # (4 - 1) * 2 + 3
+    (2, 1, 9, 9)
     """
 
     def __init__(
@@ -181,6 +188,10 @@ class ConvTranspose2d(_Convolution):
 
 
 class ConvTranspose1d(ConvTranspose2d):
-    """The transpose of a convolution of (batch, channels, length); see `ConvTranspose2d`."""
+    """The transpose of a convolution of (batch, channels, length); see `ConvTranspose2d`.
+
+    >>> ConvTranspose1d(4, 1, 3, stride=2)(Tensor.ones(2, 4, 4)).shape
+    (2, 1, 9)
+    """
 
     axes = 1

@@ -27,6 +27,10 @@ def digits(
 
     Raises:
         MissingExtraError: scikit-learn is not installed.
+
+    >>> images, labels, test_images, test_labels = digits()
+    >>> images.shape, test_labels.shape, images.max().item()
+    ((1438, 1, 8, 8), (359,), 1.0)
     """
     if not 0 < test_share < 1:
         raise ArgumentError(f"expected a test_share between 0 and 1, got {test_share}")

@@ -83,11 +83,23 @@ class BatchNorm:
 
 
 class BatchNorm2d(BatchNorm):
-    """`BatchNorm` of (batch, channels, height, width)."""
+    """`BatchNorm` of (batch, channels, height, width).
+
+    >>> norm, x = BatchNorm2d(1, eps=0), Tensor([1.0, 3.0]).reshape(2, 1, 1, 1)
+    >>> with Tensor.train():
+    ...     norm(x).flatten().tolist()
+    [-1.0, 1.0]
+    >>> norm.running_mean.numpy().round(3), norm.running_var.numpy().round(3)
+    (array([0.2], dtype=float32), array([1.1], dtype=float32))
+    """
 
 
 class BatchNorm3d(BatchNorm):
-    """`BatchNorm` of (batch, channels, depth, height, width)."""
+    """`BatchNorm` of (batch, channels, depth, height, width).
+
+    >>> BatchNorm3d(3)(Tensor.ones(2, 3, 4, 4, 4)).shape
+    (2, 3, 4, 4, 4)
+    """
 
 
 class GroupNorm:
@@ -100,6 +112,10 @@ class GroupNorm:
         num_channels: axis 1 of the input.
         eps: added to the variance.
         affine: whether a weight and a bias of each channel are learned.
+
+    >>> x = Tensor([1.0, 3.0, 10.0, 30.0]).reshape(1, 4, 1)
+    >>> GroupNorm(2, 4, eps=0)(x).flatten().tolist()
+    [-1.0, 1.0, -1.0, 1.0]
     """
 
     def __init__(
@@ -130,6 +146,10 @@ class InstanceNorm(GroupNorm):
         num_features: the number of channels, axis 1 of the input.
         eps: added to the variance.
         affine: whether a weight and a bias of each channel are learned.
+
+    >>> x = Tensor([[[1.0, 3.0], [10.0, 30.0]]])
+    >>> InstanceNorm(2, eps=0)(x).tolist()
+    [[[-1.0, 1.0], [-1.0, 1.0]]]
     """
 
     def __init__(self, num_features: int, eps: float = 1e-5, affine: bool = True) -> None:
@@ -145,6 +165,9 @@ class LayerNorm:
         normalized_shape: the size of the last axis, or the sizes of the last axes.
         eps: added to the variance.
         elementwise_affine: whether weight and bias, of that shape, are learned.
+
+    >>> LayerNorm(2, eps=0)(Tensor([[1.0, 3.0], [10.0, 30.0]])).tolist()
+    [[-1.0, 1.0], [-1.0, 1.0]]
     """
 
     def __init__(
@@ -170,7 +193,12 @@ class LayerNorm:
 
 
 class LayerNorm2d(LayerNorm):
-    """`LayerNorm` over the channels of (batch, channels, height, width)."""
+    """`LayerNorm` over the channels of (batch, channels, height, width).
+
+    >>> x = Tensor([1.0, 3.0]).reshape(1, 2, 1, 1)
+    >>> LayerNorm2d(2, eps=0)(x).flatten().tolist()
+    [-1.0, 1.0]
+    """
 
     def __call__(self, x: Tensor) -> Tensor:
         return super().__call__(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
@@ -185,6 +213,9 @@ class RMSNorm:
         dim: the size of the last axis.
         eps: added to the mean of the squares.
         elementwise_affine: whether a weight is learned.
+
+    >>> RMSNorm(4, eps=0)(Tensor([1.0, -1.0, 1.0, 1.0])).tolist()  # the mean is not subtracted
+    [1.0, -1.0, 1.0, 1.0]
     """
 
     def __init__(self, dim: int, eps: float = 1e-6, elementwise_affine: bool = True) -> None:

@@ -41,6 +41,14 @@ class LARS(Optimizer):
         classic: the momentum holds steps (gradient times rate), not gradients.
         pre_wd: the weight decay is part of the gradient, not a step of its own.
         tcoef: the factor of the ratio; 0 leaves the rate as it is.
+
+    >>> w = Tensor([3.0, 4.0])
+    >>> optimizer = LARS([w], lr=0.5, momentum=0.0, weight_decay=0.0, tcoef=1.0)
+    >>> with Tensor.train():
+    ...     loss = w[1].backward()
+    ...     optimizer.step()
+    >>> w.tolist()  # the norm of w, 5, is the length of the step before lr
+    [3.0, 1.5]
     """
 
     def __init__(
@@ -153,6 +161,15 @@ class Muon(LARS):
         weight_decay: times lr, the pull towards zero.
         ns_steps, ns_coefficients: the number of Newton-Schulz steps, and their polynomial.
         nesterov: look ahead by the momentum.
+
+    >>> w = Tensor.zeros(2, 2)
+    >>> optimizer = Muon([w], lr=1.0)
+    >>> with Tensor.train():
+    ...     loss = (w * Tensor([[1e6, 0.0], [0.0, -1e6]])).sum().backward()
+    ...     optimizer.step()
+    >>> w.numpy().round()  # nearly an orthogonal matrix, however large the gradient
+    array([[-1.,  0.],
+           [ 0.,  1.]], dtype=float32)
     """
 
     def __init__(
@@ -196,6 +213,14 @@ class LAMB(Optimizer):
         eps: added to the root of the latter.
         weight_decay: times lr, the pull towards zero.
         adam: True leaves the rate as it is.
+
+    >>> w = Tensor([3.0, 4.0])
+    >>> optimizer = LAMB([w], lr=0.1)
+    >>> with Tensor.train():
+    ...     loss = (w * 1000).sum().backward()
+    ...     optimizer.step()
+    >>> w.numpy().round(2)
+    array([2.65, 3.65], dtype=float32)
     """
 
     def __init__(
@@ -256,6 +281,14 @@ class AdamW(LAMB):
         b2: how much of the mean of their squares is kept.
         eps: added to the root of the latter.
         weight_decay: times lr, the pull towards zero.
+
+    >>> w = Tensor([1.0, 2.0])
+    >>> optimizer = AdamW([w], lr=0.1, weight_decay=0.5)
+    >>> with Tensor.train():
+    ...     loss = (w * 1000).sum().backward()
+    ...     optimizer.step()
+    >>> w.numpy().round(3)  # less 5 % of itself, less lr
+    array([0.85, 1.8 ], dtype=float32)
     """
 
     def __init__(
@@ -282,6 +315,14 @@ class Adam(LAMB):
         b1: how much of the mean of the gradients is kept.
         b2: how much of the mean of their squares is kept.
         eps: added to the root of the latter.
+
+    >>> w = Tensor([1.0, 2.0])
+    >>> optimizer = Adam([w], lr=0.5)
+    >>> with Tensor.train():
+    ...     loss = (w * Tensor([1000.0, -0.001])).sum().backward()
+    ...     optimizer.step()
+    >>> w.numpy().round(3)  # the first step is lr long, whatever the gradients
+    array([0.5, 2.5], dtype=float32)
     """
 
     def __init__(

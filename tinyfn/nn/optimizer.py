@@ -24,6 +24,16 @@ class Optimizer:
 
     Raises:
         ArgumentError: nothing to train, or a setting out of range.
+
+    >>> from tinyfn.nn.optim import SGD
+    >>> w = Tensor([1.0])
+    >>> optimizer = SGD([w], lr=0.5)
+    >>> optimizer.zero_grad()
+    >>> with Tensor.train():
+    ...     loss = (w * w).sum().backward()
+    ...     optimizer.step()
+    >>> w.tolist()  # 1 - 0.5 * 2
+    [0.0]
     """
 
     def __init__(

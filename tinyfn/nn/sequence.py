@@ -38,6 +38,12 @@ class LSTMCell:
         input_size: the size of the last axis of the input.
         hidden_size: the size of the two states.
         bias: whether there are biases.
+
+    >>> cell = LSTMCell(3, 5)
+    >>> hidden, state = cell(Tensor.ones(2, 3))
+    >>> hidden, state = cell(Tensor.ones(2, 3), (hidden, state))
+    >>> hidden.shape, state.shape
+    ((2, 5), (2, 5))
     """
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:

@@ -97,6 +97,11 @@ def load_state_dict(
     Raises:
         ArgumentError: names are missing.
         ShapeError: a shape differs from that in the model.
+
+    >>> model = {"weight": Tensor([1.0]), "bias": Tensor([0.0])}
+    >>> _ = load_state_dict(model, {"weight": Tensor([5.0])}, strict=False)
+    >>> model["weight"].tolist(), model["bias"].tolist()
+    ([5.0], [0.0])
     """
     own = get_state_dict(model)
     missing = [name for name in own if name not in state_dict]
@@ -145,6 +150,12 @@ def safe_save(
     Raises:
         MissingExtraError: the safetensors package is not installed.
         DTypeError: a dtype that the format does not have.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     safe_save({"weight": Tensor([1, 2])}, f"{folder}/model.safetensors")
+    ...     safe_load(f"{folder}/model.safetensors")["weight"].tolist()
+    [1, 2]
     """
     package = optional("safetensors", "nn")
     unfit = [(name, t.dtype) for name, t in tensors.items() if t.dtype not in WRITTEN_DTYPES]
@@ -193,6 +204,12 @@ def safe_load(fn: str | os.PathLike[str] | Tensor) -> dict[str, Tensor]:
     Raises:
         MissingExtraError: the safetensors package is not installed.
         ArgumentError: the file is no whole safetensors file.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     safe_save({"weight": Tensor([1.5])}, f"{folder}/model")
+    ...     safe_load(Tensor(Path(folder, "model").read_bytes()))["weight"].tolist()
+    [1.5]
     """
     package = optional("safetensors", "nn")
     where = "these bytes" if isinstance(fn, Tensor) else str(fn)

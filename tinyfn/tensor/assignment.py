@@ -21,7 +21,12 @@ class Assignment(Creation):
     __slots__ = ()
 
     def replace(self, x: Handle) -> Self:
-        """Make this tensor a handle on the other's value."""
+        """Make this tensor a handle on the other's value.
+
+        >>> x = Tensor([1, 2])
+        >>> x.replace(Tensor([3, 4])) is x, x.tolist()
+        (True, [3, 4])
+        """
         if not same_shape(self.shape, x.shape):
             raise ShapeError(f"expected a tensor of shape {self.shape}, got {x.shape}")
         live.rebind(self, x.uop)
@@ -32,6 +37,11 @@ class Assignment(Creation):
 
         Raises:
             ShapeError, DTypeError: the values do not fit.
+
+        >>> x = Tensor([1, 2, 3])
+        >>> view = x[1:]
+        >>> x.assign(x * 10).tolist(), view.tolist()
+        ([10, 20, 30], [20, 30])
         """
         value = self._assigned_value(x)
         target = self.uop
@@ -110,7 +120,14 @@ class Assignment(Creation):
         return index if same_shape(index.shape, self.shape[: index.ndim]) else None
 
     def give_memory(self) -> None:
-        """Put the value into memory of its own, to be written in place (lazily)."""
+        """Put the value into memory of its own, to be written in place (lazily).
+
+        >>> x = Tensor.zeros(2) + 1
+        >>> x.give_memory()
+        >>> x[0] = 5
+        >>> x.tolist()
+        [5.0, 1.0]
+        """
         node = self.uop
         where = Device.DEFAULT if node.device is None else node.device
         memory: UOp = UOp.new_memory(where, node.shard_shape, node.dtype, kind="scratch")

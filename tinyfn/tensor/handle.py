@@ -43,13 +43,24 @@ class Tensor(Exchange, metaclass=_Mode):
     Raises:
         ShapeError: nested lists of different lengths.
         DTypeError: data or a dtype that tinyfn has no type for.
+
+    >>> x = Tensor([[1, 2], [3, 4]])
+    >>> (x * 10 + x.sum(axis=0)).tolist()
+    [[14, 26], [34, 46]]
     """
 
     __slots__ = ()
     _grad: Tensor | None
 
     class train(Context):  # noqa: N801 (used as Tensor.train())
-        """Set `Tensor.training` for a block: dropout and batch norm behave as in training."""
+        """Set `Tensor.training` for a block: dropout and batch norm behave as in training.
+
+        >>> with Tensor.train():
+        ...     Tensor.training
+        True
+        >>> Tensor.training
+        False
+        """
 
         def __init__(self, mode: bool = True) -> None:
             super().__init__(TRAINING=bool(mode))
@@ -60,6 +71,13 @@ class Tensor(Exchange, metaclass=_Mode):
 
         Raises:
             GradientError: it was still to be computed when what it depends on was overwritten.
+
+        >>> x = Tensor([1.0, 2.0])
+        >>> x.grad is None
+        True
+        >>> _ = (x * 3).sum().backward()
+        >>> x.grad.tolist()
+        [3.0, 3.0]
         """
         if self._stale:
             raise GradientError(
@@ -75,13 +93,23 @@ class Tensor(Exchange, metaclass=_Mode):
         self._grad, self._stale = value, False
 
     def drop_gradient(self) -> None:
-        """Forget a gradient that cannot be computed any more; reading it is an error."""
+        """Forget a gradient that cannot be computed any more; reading it is an error.
+
+        >>> x = Tensor([1.0])
+        >>> x.drop_gradient()
+        >>> x.grad
+        tinyfn.errors.GradientError: this gradient had not been computed when ...
+        """
         self._grad, self._stale = None, True
 
     def linear_with_vars(self, *lst: Tensor) -> tuple[UOp, dict[str, int]]:
         """What realising would run: a LINEAR of calls and the values of the variables.
 
         Nothing is compiled or computed, and the tensors stay lazy.
+
+        >>> plan, variables = (Tensor([1, 2]) + 1).linear_with_vars()
+        >>> len(plan.src), variables
+        (1, {})
         """
         every: list[Tensor] = [self, *lst]
         planned = live.plan([t.uop for t in every]).schedule
@@ -98,6 +126,12 @@ class Tensor(Exchange, metaclass=_Mode):
             fxn: called with one placeholder a tensor; returns a SINK of stores, or a PROGRAM.
             grad_fxn: called with the gradients of the outputs that have one and `call=`; returns
                 a gradient (or None) for each tensor.
+
+        >>> def double(out, x):
+        ...     i = UOp.range(x.shape[0], 0)
+        ...     return out[i].store(x[i] * 2).end(i).sink()
+        >>> Tensor.empty(3, dtype="int").custom_kernel(Tensor([1, 2, 3]), fxn=double)[0].tolist()
+        [2, 4, 6]
         """
         nodes = [_kernel_memory(t.uop) for t in (self, *lst)]
         body = fxn(*(n.placeholder_like(i) for i, n in enumerate(nodes)))
@@ -123,6 +157,10 @@ class Tensor(Exchange, metaclass=_Mode):
 
         Raises:
             GradientError: this tensor does not depend on a target.
+
+        >>> x, y = Tensor([1.0, 2.0]), Tensor([10.0, 20.0])
+        >>> [g.tolist() for g in (x * x * y).sum().gradient(x, y)]
+        [[20.0, 80.0], [1.0, 4.0]]
         """
         nodes = [t.uop for t in targets if _takes_gradient(t.uop)]
         found = compute_gradient(self.uop, self._root_gradient(gradient), nodes)
@@ -132,7 +170,14 @@ class Tensor(Exchange, metaclass=_Mode):
         return [self._of(found[t.uop]) for t in targets]
 
     def backward(self, gradient: Tensor | None = None) -> Self:
-        """Add the gradients of this tensor to `.grad` of every live float tensor it depends on."""
+        """Add the gradients of this tensor to `.grad` of every live float tensor it depends on.
+
+        >>> x = Tensor([1.0, 2.0])
+        >>> _ = x.square().sum().backward()
+        >>> _ = x.sum().backward()  # adds to what is there
+        >>> x.grad.tolist()
+        [3.0, 5.0]
+        """
         below = set(history.order([self.uop]))
         holders = [t for t in live.tensors() if t.uop in below and _takes_gradient(t.uop)]
         root = self._root_gradient(gradient)

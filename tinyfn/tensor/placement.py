@@ -16,14 +16,23 @@ class Placement(Assignment):
     __slots__ = ()
 
     def to(self, device: Any) -> Self:
-        """The tensor on another device (itself where it is there); a tuple puts a copy on each."""
+        """The tensor on another device (itself where it is there); a tuple puts a copy on each.
+
+        >>> Tensor([1, 2]).to("CPU:1").device
+        'CPU:1'
+        """
         where = Device.canonicalize(device)
         if where is None or where == self.device:
             return self
         return self._of(self.uop.copy_to_device(where))
 
     def to_(self, device: Any) -> Self:
-        """Move this tensor to another device."""
+        """Move this tensor to another device.
+
+        >>> x = Tensor([1, 2])
+        >>> x.to_("CPU:1") is x, x.device
+        (True, 'CPU:1')
+        """
         self.uop = self.to(device).uop
         return self
 
@@ -32,6 +41,9 @@ class Placement(Assignment):
 
         Raises:
             ShapeError: the number of slots does not divide the size of the axis.
+
+        >>> Tensor([1, 2, 3, 4]).shard(("CPU", "CPU:1"), axis=0)
+        <Tensor (4,) dtypes.int32 on ('CPU', 'CPU:1') along axis 0>
         """
         where = Device.canonicalize(tuple(devices))
         if len(where) == 1:
@@ -40,12 +52,22 @@ class Placement(Assignment):
         return self._of(self.uop.shard(where, place))
 
     def shard_(self, devices: tuple[str, ...], axis: int | None = None) -> Self:
-        """Spread this tensor over several slots."""
+        """Spread this tensor over several slots.
+
+        >>> x = Tensor([[1, 2], [3, 4]])
+        >>> x.shard_(("CPU", "CPU:1"), axis=1) is x, x.tolist()
+        (True, [[1, 2], [3, 4]])
+        """
         self.uop = self.shard(devices, axis).uop
         return self
 
     def shard_like(self, y: Handle) -> Self:
-        """The tensor spread as the other is."""
+        """The tensor spread as the other is.
+
+        >>> x = Tensor([1, 2]).shard(("CPU", "CPU:1"), axis=0)
+        >>> Tensor([3, 4]).shard_like(x)
+        <Tensor (2,) dtypes.int32 on ('CPU', 'CPU:1') along axis 0>
+        """
         if not isinstance(y.device, tuple):
             return self.to(y.device)
         if self.device == y.device and self.uop.axis == y.uop.axis:
@@ -58,7 +80,14 @@ class Placement(Assignment):
         return axis % self.ndim
 
     def clone(self, device: Any = None) -> Self:
-        """A copy with memory of its own; gradients pass through."""
+        """A copy with memory of its own; gradients pass through.
+
+        >>> x = Tensor([1, 2])
+        >>> y = x.clone()
+        >>> y[0] = 9
+        >>> x.tolist(), y.tolist()
+        ([1, 2], [9, 2])
+        """
         copied = self._of(self.uop)
         copied.give_memory()
         return copied if device is None else copied.to(device)

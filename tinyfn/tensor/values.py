@@ -30,7 +30,12 @@ class Values(Placement):
     __slots__ = ()
 
     def realize(self, *lst: Self, do_update_stats: bool = True) -> Self:
-        """Compute this tensor and the others together; returns this one."""
+        """Compute this tensor and the others together; returns this one.
+
+        >>> x, y = Tensor([1, 2]) + 1, Tensor([3.0]).exp2()
+        >>> x.realize(y) is x  # both are computed, together
+        True
+        """
         refuse_while_capturing("realize()")
         self._compute([self, *lst], do_update_stats, keep_history=False)
         return self
@@ -43,7 +48,12 @@ class Values(Placement):
             live.realize([t.uop for t in every], count, keep_history)
 
     def numpy(self) -> Any:
-        """The values as a numpy array of their own (bfloat16 and fp8 as float32)."""
+        """The values as a numpy array of their own (bfloat16 and fp8 as float32).
+
+        >>> array = Tensor([[1, 2]], dtype="int8").numpy()
+        >>> array.dtype, array.shape
+        (dtype('int8'), (1, 2))
+        """
         stored = self._stored_values()
         return decode_small(stored, self.dtype) if self.dtype in SMALL_FLOATS else stored
 
@@ -86,6 +96,11 @@ class Values(Placement):
 
         Raises:
             DTypeError: bfloat16 and fp8, which Python has no format for.
+
+        >>> x = Tensor([1, 2, 3])
+        >>> x.data()[1] = 9  # the memory of x itself
+        >>> x.tolist()
+        [1, 9, 3]
         """
         refuse_while_capturing("data()")
         if self.dtype in SMALL_FLOATS:
@@ -96,7 +111,11 @@ class Values(Placement):
         return memoryview(shared)
 
     def item(self) -> Any:
-        """The only value as a Python number."""
+        """The only value as a Python number.
+
+        >>> Tensor([[1.5]]).item()
+        1.5
+        """
         if self._has_plain_shape() and self.numel() != 1:
             raise ShapeError(f"expected a tensor of one element, got shape {self.shape}")
         values = self.numpy()
@@ -105,7 +124,11 @@ class Values(Placement):
         return values.reshape(()).item()
 
     def tolist(self) -> Any:
-        """The values as nested lists of Python numbers."""
+        """The values as nested lists of Python numbers.
+
+        >>> Tensor([[1, 2], [3, 4]]).tolist(), Tensor(5).tolist()
+        ([[1, 2], [3, 4]], 5)
+        """
         return self.numpy().tolist()
 
     # *** as a Python number ***

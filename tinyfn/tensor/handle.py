@@ -98,6 +98,8 @@ class Tensor(Exchange, metaclass=_Mode):
         >>> x = Tensor([1.0])
         >>> x.drop_gradient()
         >>> x.grad
+        Traceback (most recent call last):
+            ...
         tinyfn.errors.GradientError: this gradient had not been computed when ...
         """
         self._grad, self._stale = None, True

@@ -11,7 +11,6 @@ import operator
 import os
 import tempfile
 import time
-import urllib.request
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ContextDecorator, suppress
@@ -226,7 +225,9 @@ def fetch(
     if allow_caching and place.is_file():
         return place
     folder.mkdir(parents=True, exist_ok=True)
-    with urllib.request.urlopen(url, timeout=30) as answer:
+    # the network is for few programs, and importing what talks to it is a tenth of all imports
+    request = importlib.import_module("urllib.request")
+    with request.urlopen(url, timeout=30) as answer:
         content = answer.read()
     content = gzip.decompress(content) if gunzip else content
     handle, temporary = tempfile.mkstemp(dir=folder)

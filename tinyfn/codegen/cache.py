@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib
-import importlib.metadata
 import itertools
 import os
 import platform
@@ -141,7 +140,8 @@ def name_of(source: str) -> str:
 @functools.cache
 def _fingerprint() -> str:
     """All that the code depends on besides the source."""
-    versions = [f"{p} {importlib.metadata.version(p)}" for p in ("numba", "llvmlite")]
+    installed = importlib.import_module("importlib.metadata")  # which imports a mail parser
+    versions = [f"{p} {installed.version(p)}" for p in ("numba", "llvmlite")]
     wanted = os.environ.get("TINYFN_CPU", "")
     cpu = [llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()]
     own = hashlib.blake2b(digest_size=16)

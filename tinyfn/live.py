@@ -138,10 +138,14 @@ def _is_view_of(node: UOp, memory: UOp) -> bool:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What must run, what reads the memory that it overwrites, and what nobody can then compute."""
+    """What must run, what reads the memory that it overwrites, and what nobody can then compute.
+
+    `states` are the states of memory that are overwritten, each with its memory.
+    """
 
     roots: list[UOp]
     readers: list[UOp]
+    states: dict[UOp, UOp]
     stale: list[Any]
 
 
@@ -158,7 +162,7 @@ def plan(targets: Iterable[UOp]) -> Plan:
     """The schedule that computes the targets and what must run along with them."""
     wanted = _wanted(targets)
     roots = dict.fromkeys([*wanted.roots, *map(_root, wanted.readers)])
-    writes = history.Writes(_overwritten(list(roots)))
+    writes = history.Writes(wanted.states)
     return Plan(schedule.create(list(roots)), writes, wanted.stale)
 
 
@@ -169,10 +173,11 @@ def _wanted(targets: Iterable[UOp]) -> Wanted:
     roots += _effects_held(roots, others)
     readers: list[UOp] = []
     stale: list[Any] = []
+    states: dict[UOp, UOp] = {}
     found = roots
     while found:  # a reader may write, too: what reads that memory comes before it
         every = list(dict.fromkeys([*roots, *map(_root, readers)]))
-        states = _overwritten(every)
+        states = _overwritten(toposort(every, enter_calls=False))
         found = _readers_of(states, every, others)
         lost = _lost_gradients(lonely, states, found, _readers_of(_drawn(states), every, others))
         stale += lost
@@ -181,7 +186,7 @@ def _wanted(targets: Iterable[UOp]) -> Wanted:
         found = [r for r in found if r not in dropped]
         found += _effects_held([_root(r) for r in found], others)
         readers += found
-    return Wanted(roots, readers, stale)
+    return Wanted(roots, readers, states, stale)
 
 
 def _lost_gradients(
@@ -263,12 +268,13 @@ def _has_effect(node: UOp) -> bool:
 
 def _effects_held(roots: list[UOp], others: list[UOp]) -> list[UOp]:
     """Effects that run on the way and are held by other live tensors: they become outputs."""
-    below = [n for n in toposort(roots, enter_calls=False) if _is_kept(n)]
+    order = toposort(roots, enter_calls=False)
+    below = [n for n in order if _is_kept(n)]
     if not below:
         return []
     held = set(toposort(others, enter_calls=False))
     # what reads a state of memory that is overwritten on the way runs before that, too
-    on_the_way = _overwritten(roots)
+    on_the_way = _overwritten(order)
     return [n for n in below if n in held and n not in on_the_way]
 
 
@@ -276,10 +282,12 @@ def _is_kept(node: UOp) -> bool:
     return node.op is Ops.CONTIGUOUS or _has_effect(node)
 
 
-def _overwritten(roots: list[UOp]) -> dict[UOp, UOp]:
-    """States of memory that the roots overwrite, each with the memory it is a state of."""
+def _overwritten(order: list[UOp]) -> dict[UOp, UOp]:
+    """States of memory that some of the nodes overwrite, each with the memory it is a state of."""
     found: dict[UOp, UOp] = {}
-    for node in toposort(roots, enter_calls=False):
+    for node in order:
+        if node.op not in (Ops.STORE, Ops.CALL):
+            continue
         for place in _stored_states(node):
             found[place] = place.buf_uop
     return found
